@@ -25,6 +25,7 @@ WORDS: dict[str, str] = {
     "rollouts --step": "name the files of that step",
     "list": "use mse-lab without a command",
     "advise --optimizer": "leave it out; the size is chosen by the gradient's error",
+    "along": "use advise PROBE --checkpoints 'out/checkpoint-*', a line for each",
 }
 
 

@@ -179,7 +179,7 @@ def test_the_laws_themselves_run_downwards():
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["figure", "nowhere"], ["along", "tiny/base", "--checkpoints", "nowhere"]],
+    [[], ["figure", "nowhere"], ["advise", "tiny/base", "--checkpoints", "nowhere"]],
     ids=lambda words: " ".join(words[:1]) or "bare",
 )
 def test_no_torch_where_no_model_is_needed(words):

@@ -118,6 +118,8 @@ class Advice:
     stopped: Stopped | None = None  # Why no more were drawn.
     # How many prompts there are in all, if they are a set; None for a random sample.
     population: int | None = None
+    # Mean over the prompts; None in files of an earlier version.
+    mean_reward: float | None = None
     # What corrections of an engine's mismatch do, where one drew.
     mismatch: Mismatch | None = None
 
@@ -280,5 +282,6 @@ def advise(
         differentiated=run.differentiated,
         stopped=run.stopped,
         population=int(size) if (size := run.population.size) < math.inf else None,
+        mean_reward=sum(rewards.mean() for rewards in run.rewards) / len(run.rewards),
         mismatch=judge_mismatch(run.corrections, recommended, budget, run.level),
     )

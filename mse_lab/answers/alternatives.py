@@ -194,20 +194,6 @@ def _others(run: Evidence) -> dict[str, EstimatorEntry]:
     return {name: entry for name, entry in found.items() if name not in _COMPARED}
 
 
-def price_default(run: Evidence, size: int, budget: float) -> Estimate:
-    """Price the trainers' default estimator, relative to GRPO-type at the same G.
-
-    The price is in completions for its scale-free MSE at the budget; unknown without a law.
-    """
-    if run.constants["gradient2"].low <= 0:
-        return UNKNOWN
-    aims = find_aims(run.population, TRAINERS_DEFAULT, [size], binary=run.binary)
-    if not aims:
-        return UNKNOWN
-    base = Aim.of_unbiased(run.population.samples, "grpo", size)
-    return Yardstick(run, budget)._estimate(aims[size].cost(base, budget))
-
-
 def find_alternatives(yardstick: Yardstick) -> tuple[Alternative, ...]:
     """Judge other estimators over random prompts, the cheapest first."""
     run = yardstick.run

@@ -16,7 +16,7 @@ from mse_lab.version import VERSION
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
 NAMES = (
     *("demo", "init", "run", "plan", "train", "figure", "claims", "advise", "report"),
-    *("theory", "along", "rollouts"),
+    *("theory", "rollouts"),
 )
 COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
 
@@ -38,8 +38,8 @@ examples:
   mse-lab figure               Figure 4 from finished runs; --phase: why so
   mse-lab claims tiny/base     the paper's statements, judged by a run
   mse-lab theory               the paper's statements about training, on bandits
-  mse-lab along tiny/base --checkpoints 'out/checkpoint-*'
-                               what changes along a training run
+  mse-lab advise tiny/base --checkpoints 'out/checkpoint-*'
+                               the answers along a training, a line each
   mse-lab train group-size --quick
                                does the predicted group size train best?
   mse-lab rollouts runs/x      what a trainer's logs tell; no model

@@ -24,7 +24,7 @@ c1 = (1 - 1/size) S^2, and ||E g(X)||^2 is that of their mean. Intervals are tho
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
@@ -197,15 +197,12 @@ class Population:
             (count_carriers(parts_P) for parts_P in carried if parts_P.any()), default=1.0
         )
 
-    def _evaluate(self, figure: Figure, others: Sequence[Any]) -> Floats:
-        return figure(self.samples, *others)
-
     def contributions(self, figure: Figure, *others: Any) -> Statistic:
         """Evaluate a figure, with what each prompt, drawn at random, contributes to it.
 
         `others` are further arguments of the figure, (S,).
         """
-        return jackknife(self._evaluate(figure, others), self.pools.prompts)
+        return jackknife(figure(self.samples, *others), self.pools.prompts)
 
     def statistic(self, figure: Figure, *others: Any) -> Statistic:
         """Evaluate a figure, with what each prompt contributes to it, by two stages.
@@ -223,7 +220,7 @@ class Population:
         The bootstrap's interval is that of the percentiles, here and below.
         """
         if self.bootstrap:
-            value, *_ = samples = self._evaluate(figure, others)
+            value, *_ = samples = figure(self.samples, *others)
             draws = samples[1 + self.pools.prompts :]
             return Estimate(float(value), *percentiles(draws, level))
         statistic = self.statistic(figure, *others)
@@ -235,7 +232,7 @@ class Population:
         Where the figure of all prompts, or of all but one, is not positive: as `estimate`.
         """
         halves = [] if others else [figure(one).min() for one, _ in self.half_samples]
-        if self.bootstrap or min(self._evaluate(figure, others).min(), *halves, 1) <= 0:
+        if self.bootstrap or min(figure(self.samples, *others).min(), *halves, 1) <= 0:
             return self.estimate(figure, level, *others)
         logs = self.estimate(lambda *each: np.log(figure(*each)), level, *others)
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))

@@ -111,34 +111,31 @@ def write_advice(
     return f"{screen}Written to {folder}:\n  {names}"
 
 
-def advise_run(
+def find_advice(
     folder: Path,
     sizes: Sequence[int] = (),
     budget: int = BUDGET,
-    place: Path | None = None,
     *,
     setting: Setting | None = None,
     seconds: Seconds | None = None,
-    as_json: bool = False,
-) -> str:
-    """Advise from a run; write the advice into a place, by default the run's folder."""
+) -> Advice:
+    """Advise from the pools of a run, or read its advice where it has none."""
     results = ResultsFolder(folder)
     if results.has("pools.npz") or not results.has("advice.json"):
-        advice = _advise(read_run(folder, setting), sizes or SIZES, budget, seconds)
-    else:
-        advice = restore_advice(results.file("advice.json"))
-        priced = {row.group_size for row in advice.rows}
-        known = priced.issuperset(sizes) and budget == advice.budget and seconds is None
-        about = advice.setting
-        same = setting is None or (setting.trainer, setting.named) == (about[0], about[3])
-        if not (known and same):
-            raise InputError(
-                f"{folder}: has no pools.npz, only the answers for --at "
-                f"{','.join(map(str, sorted(priced)))} --budget {advice.budget} and "
-                f"{about.trainer} with {about.named}; measure it again with mse-lab run "
-                f"{advice.name}"
-            )
-    return write_advice(place or folder, advice, as_json=as_json)
+        return _advise(read_run(folder, setting), sizes or SIZES, budget, seconds)
+    advice = restore_advice(results.file("advice.json"))
+    priced = {row.group_size for row in advice.rows}
+    known = priced.issuperset(sizes) and budget == advice.budget and seconds is None
+    about = advice.setting
+    same = setting is None or (setting.trainer, setting.named) == (about[0], about[3])
+    if not (known and same):
+        raise InputError(
+            f"{folder}: has no pools.npz, only the answers for --at "
+            f"{','.join(map(str, sorted(priced)))} --budget {advice.budget} and "
+            f"{about.trainer} with {about.named}; measure it again with mse-lab run "
+            f"{advice.name}"
+        )
+    return advice
 
 
 def screen_width() -> int:
@@ -199,19 +196,14 @@ def advise_sampled_run(
         raise InputError(f"{run.name}: {error}") from None
 
 
-def write_sampled_advice(
+def keep_sampled_advice(
+    folder: Path,
     run: SampledRun,
     decision: Decision | None,
-    sizes: Sequence[int],
-    folder: Path,
+    sizes: Sequence[int] = (),
     seconds: Seconds | None = None,
-    *,
-    as_json: bool,
-) -> str:
-    """Advise from samples, and write the advice with its table and figure.
-
-    The decision is as for `advise_sampled_run`.
-    """
+) -> Advice:
+    """Advise as `advise_sampled_run` does, and keep the advice as `advice.json`."""
     advice = advise_sampled_run(run, decision, sizes, seconds)
     write_json(folder / "advice.json", advice.as_dict())
-    return write_advice(folder, advice, as_json=as_json, written=["advice.json"])
+    return advice

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 # Files that mark a folder as a run's: written first, removed last.
 MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
 
+# The folder of what an advice measured, inside that of its probe's results.
+ADVICE = "advice"
+
 START_OVER = "start over with --fresh, or name another folder with --out"
 START_OVER_IN_PYTHON = "remove that folder, or name another one with out="
 

@@ -1,8 +1,8 @@
 """Runs: prompts are measured one by one into a folder, by one process or several.
 
 prepare                       read all input; load the model
-run_probe, plan, along        measure a probe whole, or in rounds until the curves are
-                              narrow; its first prompts; its checkpoints
+run_probe, plan               measure a probe whole, or in rounds until the curves are
+                              narrow; its first prompts
 advise, samples               measure until an answer is known, look by look
 resume, finish, supplements   go on after a kill; write the result; what comes beside it
 processes, torchrun           share prompts between processes; lock a folder

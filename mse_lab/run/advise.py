@@ -27,9 +27,6 @@ from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.progress import AdviceProgress, advice_progress
 from mse_lab.run.samples import KeptSamples, Samples
 
-# The folder of an advice, inside the folder of the probe's results.
-ADVICE = "advice"
-
 BUDGET: Stopped = "budget"
 EXHAUSTED: Stopped = "exhausted"
 WIDTH: Stopped = "width"

@@ -29,9 +29,13 @@ from mse_lab.project import PROJECT
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_result
-from mse_lab.results.folder import START_OVER_IN_PYTHON, ResultsFolder, identify_code
-from mse_lab.run.advise import (
+from mse_lab.results.folder import (
     ADVICE,
+    START_OVER_IN_PYTHON,
+    ResultsFolder,
+    identify_code,
+)
+from mse_lab.run.advise import (
     LARGEST_BLOCK,
     Decide,
     Sampling,

@@ -76,7 +76,7 @@ def _refuse_model(args: Any, model: Any) -> None:
         if found:
             raise InputError(
                 f"the model is in parts ({name}), which cannot be measured; save "
-                "checkpoints, and measure them by mse-lab along"
+                "checkpoints, and measure them by mse-lab advise"
             )
     compiled = getattr(model, "_compiled_call_impl", None) is not None
     if compiled or hasattr(model, "_orig_mod") or args.torch_compile:

@@ -19,7 +19,6 @@ from mse_lab.answers.alternatives import (
     Yardstick,
     find_alternatives,
     list_prices,
-    price_default,
 )
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.estimators import find_estimator
@@ -143,12 +142,6 @@ def test_a_factor_costs_nothing(judged):
     for entry in ("centred", {"name": "batch-std", "eps": 1e-4, "length": "token-batch"}):
         other = Yardstick(training(run, entry, 4), BUDGET)
         assert other.price_of_own(8) == judged[0].price_of_own(8)
-
-
-def test_the_trainers_default_at_three_is_a_factor(judged):
-    """Groups of three whose rewards differ have one standard deviation."""
-    cost = price_default(judged[0].run, 3, BUDGET)
-    assert cost == pytest.approx((1, 1, 1), abs=1e-9)
 
 
 def test_constant_baselines_by_hand(known, judged):

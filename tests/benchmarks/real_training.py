@@ -32,9 +32,9 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 from datasets import Dataset
+from scipy import stats
 from transformers import PrinterCallback
 
-from benchmarks.one_training import difference
 from mse_lab.studies.training.settings import Arm, Evaluation, Run, Training
 from mse_lab.studies.training.task import Task, load_task, with_prompts
 from mse_lab.studies.training.trainer import AfterStep, make_trainer
@@ -110,7 +110,9 @@ def compare(table: pd.DataFrame) -> None:
         for size in SIZES:
             if size != REFERENCE:
                 gaps = (seeds[size] - seeds[REFERENCE]).loc[step].dropna()
-                found = [f"{value:.3f}" for value in difference(gaps, level)]
+                mean, error = gaps.mean(), stats.sem(gaps)
+                ends = stats.t.interval(level, len(gaps) - 1, mean, error)
+                found = [f"{value:.3f}" for value in (mean, *ends)]
                 print(f"step {step}: {size} less {REFERENCE}:", *found, len(gaps))
 
 

@@ -14,11 +14,12 @@ from mse_lab.mse.verdict import Question, decide
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.report.advice_files import (
     advice_table,
-    advise_run,
     advise_sampled_run,
     answer_lines,
     as_run,
-    write_sampled_advice,
+    find_advice,
+    keep_sampled_advice,
+    write_advice,
 )
 from mse_lab.results.checks import Check
 from mse_lab.results.folder import ResultsFolder
@@ -43,6 +44,15 @@ def write_run(folder, pools, ok=True):
     results.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
     write_tables(results, "test", pools.prompts)
     return results
+
+
+def advise_run(folder, *asked, as_json=False):
+    return write_advice(folder, find_advice(folder, *asked), as_json=as_json)
+
+
+def write_sampled(folder, *sampled, as_json=False):
+    advice = keep_sampled_advice(folder, *sampled)
+    return write_advice(folder, advice, as_json=as_json, written=["advice.json"])
 
 
 def test_files(tmp_path, known):
@@ -164,7 +174,7 @@ def test_a_run_is_of_the_probe_and_the_question(run):
 
 def test_json_has_what_programs_ask_for(run, prompts, tmp_path):
     decision = decide(prompts, Question(tolerance=0.1, level=0.9))
-    text = write_sampled_advice(run, decision, [], tmp_path, as_json=True)
+    text = write_sampled(tmp_path, run, decision, as_json=True)
     found = json.loads(text)
     assert (found["completions"], found["differentiated"]) == (640, 640)
     assert found["stopped"] == "budget"
@@ -180,7 +190,7 @@ def test_json_has_what_programs_ask_for(run, prompts, tmp_path):
 
 def test_the_screen_says_what_is_written(run, prompts, tmp_path):
     decision = decide(prompts, Question(tolerance=0.1, level=0.9))
-    text = write_sampled_advice(run, decision, [12], tmp_path, as_json=False)
+    text = write_sampled(tmp_path, run, decision, [12])
     *_, where, files = text.splitlines()
     assert where == f"Written to {tmp_path}:"
     assert {one.name for one in tmp_path.iterdir()} == {*files.strip().split(", ")}
@@ -188,9 +198,7 @@ def test_the_screen_says_what_is_written(run, prompts, tmp_path):
 
 
 def test_nothing_is_drawn_where_a_check_failed(run, prompts, tmp_path):
-    text = write_sampled_advice(
-        replace(run, held=False), decide(prompts), [], tmp_path, as_json=False
-    )
+    text = write_sampled(tmp_path, replace(run, held=False), decide(prompts))
     assert text.startswith("No advice: a built-in check of this run FAILED")
     assert not (tmp_path / "advice.csv").exists()
 

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from answers.test_along import along, with_right
 from claimed_runs import draw
 from designs import scaled
 from log_makers import groups_of, summarise
@@ -14,7 +13,6 @@ from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.answers.statement import judge_runs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
-from mse_lab.report.along_report import along_text
 from mse_lab.report.claims_report import claims_screen
 from mse_lab.report.rollouts_report import rollouts_text
 from populations import choose, population
@@ -90,8 +88,7 @@ def test_of_advice(prompts, spread):
         assert not forbidden(text), (forbidden(text), text)
 
 
-def test_of_claims_and_of_checkpoints():
+def test_of_claims():
     """Identities hold up to rounding, which is a power of ten; papers have numbers."""
     text = claims_screen(judge_runs([draw("quiet", sizes=(4, 8))]))
     assert not forbidden(re.sub(r"arXiv [\d.]+|\de-1\d", "", text))
-    assert not forbidden(along_text(along(with_right(1.0, 0.02, 0.01))))

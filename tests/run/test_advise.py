@@ -9,9 +9,9 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.measurement.looks import Look
+from mse_lab.results.folder import ADVICE
 from mse_lab.run import samples as kept
 from mse_lab.run.advise import (
-    ADVICE,
     refuse_few,
     rewards_differ,
     sample_probe,

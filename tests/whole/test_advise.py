@@ -1,11 +1,14 @@
-"""`mse-lab advise` of a probe that is not measured: until the answer is known."""
+"""`mse-lab advise`: measured until the answer is known; several runs, a line each."""
 
 import json
 import re
+import warnings
 
 import pytest
+import transformers
 
 import run_mse
+from models import write_checkpoint
 from mse_lab.run import samples
 
 PROMPTS = 50
@@ -127,3 +130,74 @@ def test_a_probe_that_is_not_there(refused):
     """It cannot be measured either, so that `mse-lab run` is no remedy."""
     assert "no probe tiny/bse; did you mean tiny/base?" in refused("advise", "tiny/bse")
     assert "no probe nowhere.yaml" in refused("advise", "nowhere.yaml")
+
+
+@pytest.fixture
+def saved(tmp_path, checkpoint):
+    """What a trainer saved after 2 steps, as a whole model, and after 10, as an adapter."""
+    write_checkpoint(tmp_path / "out/checkpoint-2", seed=2)
+    peft = pytest.importorskip("peft", reason="adapters need the extra lora")
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint)
+    settings = {"target_modules": "all-linear", "init_lora_weights": False}
+    with warnings.catch_warnings(action="ignore"):
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, **settings))
+        adapted.save_pretrained(tmp_path / "out/checkpoint-10")
+    return tmp_path / "out/checkpoint-*"
+
+
+def test_a_line_for_each_checkpoint(probe, saved, tmp_path, capsys):
+    """Each is an ordinary advice, which a second start finds, and any other command."""
+    words = ["--checkpoints", saved, "--budget", 384, "--out", tmp_path / "results"]
+    words = [*map(str, words)]
+    assert run_mse.main(["advise", str(probe), *words, "--completions-per-step", "64"]) == 0
+    heads, *lines = capsys.readouterr().out.splitlines()
+    assert " ".join(heads.split()) == "step reward G* progress at N = 64 verdict"
+    assert [line.split()[0] for line in lines] == ["2", "10"]
+    folder = tmp_path / "results/small/checkpoints"
+    drawn = {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
+    assert {path.parts[-3] for path in drawn} == {"checkpoint-2", "checkpoint-10"}
+    assert run_mse.main(["advise", str(probe), *words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert drawn == {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
+    # The first alone, as a probe of its own.
+    alone = ["--set", f"model.path={saved.parent / 'checkpoint-2'}", "--budget", "384"]
+    alone += ["--out", str(tmp_path / "alone"), "--json"]
+    assert run_mse.main(["advise", str(probe), *alone]) == 0
+    first = json.loads(capsys.readouterr().out)
+    kept = [folder / f"checkpoint-{step}" for step in (2, 10)]
+    at_two = {"step": "2", "name": "small/checkpoints/checkpoint-2"}
+    assert without_time(told[0]) == without_time(first) | at_two
+    assert run_mse.main(["advise", *map(str, kept), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert [one["run"] for one in again] == [*map(str, kept)]
+    assert [one["c3"] for one in again] == [one["c3"] for one in told]
+
+
+def test_a_checkpoint_without_an_answer_does_not_end_the_others(
+    probe, saved, tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "theirs.py").write_text("def reward(text, row):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["--set", "reward=theirs:reward", "--budget", "384", "--out", str(tmp_path)]
+    assert run_mse.main(["advise", str(probe), "--checkpoints", str(saved), *words]) == 0
+    said = capsys.readouterr().out
+    assert said.count("no advice") == 2
+    assert "rewards differ within 0 of 48 prompts" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("tiny/base smollm2/icl --fresh", "of several runs there is a line each"),
+        ("tiny/base smollm2/none", "no probe smollm2/none"),
+        ("tiny/base probes/bonsai.yaml", "no probe probes/bonsai.yaml"),
+        (
+            "tiny/base gsm8k/qwen-instruct",
+            "qwen-instruct: no finished run; measure",
+        ),
+        ("tiny/base --checkpoints no-*", "--checkpoints no-*: no such folder"),
+        ("tiny/base smollm2/icl --checkpoints no-*", "--checkpoints: of which probe?"),
+    ],
+)
+def test_several_are_refused(words, line, refused):
+    assert line in refused("advise", *words.split())

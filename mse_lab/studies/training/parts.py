@@ -77,7 +77,7 @@ def save_checkpoints(study: Study, name: str, folder: Path) -> str:
     checkpoints = folder / "checkpoints" / name
     save_models(run, checkpoints, PROJECT)
     show_status()
-    along = f"along {study.probe} --from-start --group-size {run.group_size}"
     return (
-        f"next: {COMMAND_PREFIX} {along} \\\n    --checkpoints '{checkpoints}/checkpoint-*'"
+        f"next: {COMMAND_PREFIX} advise {study.probe} --G {run.group_size} \\\n"
+        f"    --checkpoints '{checkpoints}/checkpoint-*'"
     )

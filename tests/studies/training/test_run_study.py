@@ -89,7 +89,7 @@ def test_a_study_that_was_killed_goes_on_to_the_same_numbers(
     assert train(study, tmp_path / "out") == 0
     again = pd.read_csv(folder / "runs.csv").drop(columns="seconds")
     pd.testing.assert_frame_equal(again, table.drop(columns="seconds"))
-    # A run is kept along its way, for `along`: the same model at the same steps.
+    # A run is kept on its way, for `advise --checkpoints`: the model at the same steps.
     capsys.readouterr()
     assert train(study, tmp_path / "out", "--save", "main-G4-seed0") == 0
     place = folder / "checkpoints/main-G4-seed0"
