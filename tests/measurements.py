@@ -49,7 +49,11 @@ def make_measurement(rng=None, **changes):
             given_up=0,
         ),
         checks=PromptChecks(
-            law_gap=1e-7, alternative_ratios_R=np.zeros(0), invariance=np.nan
+            law_gap=1e-7,
+            alternative_ratios_R=np.zeros(0),
+            invariance=np.nan,
+            log_ratios_N=np.zeros(0),
+            divergences_N=np.zeros(0),
         ),
         provenance=Provenance(seconds_S=np.arange(1.0, 1 + len(STAGES))),
     )

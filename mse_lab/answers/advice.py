@@ -27,7 +27,6 @@ from mse_lab.answers.alternatives import (
     list_prices,
 )
 from mse_lab.answers.judged import UserSetting
-from mse_lab.answers.mismatch import Mismatch, judge_mismatch
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
 from mse_lab.mse.budget import Constants, Population, mse_times_budget
@@ -120,8 +119,6 @@ class Advice:
     population: int | None = None
     # Mean over the prompts; None in files of an earlier version.
     mean_reward: float | None = None
-    # What corrections of an engine's mismatch do, where one drew.
-    mismatch: Mismatch | None = None
 
     @property
     def num_generations(self) -> int:
@@ -283,5 +280,4 @@ def advise(
         stopped=run.stopped,
         population=int(size) if (size := run.population.size) < math.inf else None,
         mean_reward=sum(rewards.mean() for rewards in run.rewards) / len(run.rewards),
-        mismatch=judge_mismatch(run.corrections, recommended, budget, run.level),
     )

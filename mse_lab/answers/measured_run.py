@@ -16,7 +16,6 @@ from mse_lab.answers.judged import Judged
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.budget import Population
-from mse_lab.mse.corrections import CorrectionPools
 from mse_lab.mse.curves import Point, measure_curves
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.moments import Moments
@@ -52,10 +51,6 @@ class MeasuredRun(Judged, Analysis):
     def held(self) -> bool:
         """Whether all built-in checks hold; bare pools come without checks that fail."""
         return True
-
-    @property
-    def corrections(self) -> CorrectionPools | None:
-        """What is known of an engine's corrections, if one drew the completions."""
 
     @property
     def moments(self) -> Moments:
@@ -210,11 +205,6 @@ class FinishedRun(MeasuredRun):
     def probe(self) -> Probe:
         """Its configuration."""
         return read_probe(self.folder)
-
-    @cached_property
-    def corrections(self) -> CorrectionPools | None:
-        """What is known of an engine's corrections, if one drew the completions."""
-        return ResultsFolder(self.folder).read("corrections.npz", None)
 
     @cached_property
     def _checks(self) -> Checks:

@@ -46,7 +46,6 @@ class SampledRun(Judged):
 
     # No replicate confirms a law, and what has none is not known.
     law_only: ClassVar[bool] = True
-    corrections: ClassVar[None] = None
     sizes: ClassVar[tuple[int, ...]] = SIZES
 
     @property

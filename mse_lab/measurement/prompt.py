@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,8 +24,10 @@ from mse_lab.mse.measurement import (
     Provenance,
     describe_tokens,
 )
+from mse_lab.mse.mismatch import token_divergences
 from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
@@ -163,6 +166,29 @@ def _alternative_ratios(
     return ratios_R
 
 
+def _engine_log_ratios(
+    subject: Subject, index: int, pools: list[CompletionPool], drawn: Completions
+) -> Floats:
+    """Compare the policy with the engine that drew each token, log rho_t, (N, T).
+
+    It is 0 for tokens that are not the policy's own; without an engine there are no rows.
+    """
+    supplied, name = subject.supplied, subject.prompts[index].id
+    positions = drawn.tokens_NT.shape[1]
+    if supplied is None or not supplied.form.engine_log_probs:
+        return np.zeros((0, positions))
+    engine_NT = np.concatenate(
+        [supplied.engine_log_probs(name, pool.name, positions) for pool in pools]
+    )
+    policy_NT = attempt(
+        subject.memory.reference,
+        partial(token_log_probs, subject.policy, subject.tokens[index], drawn),
+    )
+    longest = policy_NT.shape[1]
+    ratios_NT = policy_NT.double().cpu().numpy() - engine_NT[:, :longest]
+    return np.where(drawn.own_NT(longest), ratios_NT, 0.0)
+
+
 def summarise(
     subject: Subject, index: int, pools: list[CompletionPool]
 ) -> CompletionSummary:
@@ -204,10 +230,13 @@ def _check(
     supplied = subject.supplied
     known = supplied is None or supplied.form.log_probs
     gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N) if known else np.nan
+    log_ratios_NT = _engine_log_ratios(subject, index, pools, drawn)
     return PromptChecks(
         law_gap=gap,
         alternative_ratios_R=_alternative_ratios(subject, index, drawn, recomputed_N),
         invariance=invariance,
+        log_ratios_N=log_ratios_NT.sum(1),
+        divergences_N=token_divergences(log_ratios_NT).sum(1),
     )
 
 

@@ -88,6 +88,10 @@ class PromptChecks:
     # Relative difference between a score alone, padded and in its block; NaN for all
     # prompts but the first.
     invariance: float
+    # Of each completion that an engine drew log rho and its divergence, as in
+    # `mismatch.py`; empty where none did.
+    log_ratios_N: Floats
+    divergences_N: Floats
 
 
 @dataclass(frozen=True)

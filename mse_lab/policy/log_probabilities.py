@@ -174,11 +174,21 @@ def sequence_log_probs(
 
 
 @torch.no_grad()
-def token_log_probs(policy: Policy, prompt: list[int], completions: Completions) -> Tensor:
-    """Compute log pi of each token, (N, T); T is the longest completion's length."""
-    tokens = padded_tokens(policy, completions)
-    logits = completion_logits(policy, SharedPrefix(policy, prompt), tokens)
-    return _token_log_probs(policy.scaled(logits), tokens.to(logits.device))
+def token_log_probs(
+    policy: Policy, prompt: list[int], completions: Completions, most: int | None = None
+) -> Tensor:
+    """Compute log pi of each token, (N, T), of at most `most` completions at a time.
+
+    T is the longest completion's length.
+    """
+    prefix, tokens_NT = SharedPrefix(policy, prompt), padded_tokens(policy, completions)
+
+    def each(part_NT: Tensor) -> Tensor:
+        logits = completion_logits(policy, prefix, part_NT)
+        return _token_log_probs(policy.scaled(logits), part_NT.to(logits.device))
+
+    parts = tokens_NT.split(most or len(tokens_NT))
+    return torch.cat([each(part) for part in parts])
 
 
 def completion_log_probs(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from mse_lab.answers.advice import Advice
 from mse_lab.formatting import WIDTH, number, with_interval, wrap
-from mse_lab.report.mismatch_report import mismatch_lines
 from mse_lab.report.verdict_report import (
     lines_to_type,
     price_table,
@@ -108,14 +107,12 @@ def error_name(advice: Advice) -> str:
 def advice_text(advice: Advice, width: int = WIDTH) -> str:
     """Say the advice on one screen.
 
-    Where a built-in check failed, say only that, and the corrections of an engine's
-    mismatch.
+    Where a built-in check failed, say only that.
     """
-    mismatch = [*mismatch_lines(advice.mismatch, advice.level, width)]
     if not advice.held:
         warnings = [f"warning: {warning}" for warning in advice.warnings]
         failed = [wrap(text, width) for text in (headline(advice), *warnings)]
-        return "".join(f"{line}\n" for line in (*failed, *mismatch))
+        return "".join(f"{line}\n" for line in failed)
     error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
     more = f" (more than these {advice.prompts} prompts would bound it)"
     best = f"G* = {best_size(advice)}{more if advice.unbounded else ''}"
@@ -126,7 +123,6 @@ def advice_text(advice: Advice, width: int = WIDTH) -> str:
         *(wrap(text, width, 4) for text in price_table(advice)),
         *lines_to_type(advice, width),
         *(wrap(text, width) for text in about if text),
-        *mismatch,
     ]
     return "".join(f"{line}\n" for line in lines)
 

@@ -20,8 +20,8 @@ from mse_lab.formatting import (
     with_interval,
     wrap,
 )
+from mse_lab.report.run_screen import say_mismatch
 from mse_lab.trainer_logs.summary import Summary
-from mse_lab.trainer_logs.values import CLIP
 from mse_lab.trainer_logs.verdicts import verdict_lines
 
 # The first look of `advise`: prompts, and completions of each.
@@ -205,19 +205,12 @@ def _functions(summary: Summary) -> Part | None:
     return Part("Reward functions", [said] if still else (), rows, heads)
 
 
-def _ratios(summary: Summary) -> Part | None:
-    ratios = summary.log_ratios
-    if ratios is None:
+def _mismatch(summary: Summary) -> Part | None:
+    if summary.mismatch is None:
         return None
-    rows = [
-        ["completions with both", f"{ratios.completions:,}"],
-        ["KL divergence a token, nats", number(ratios.kl_per_token, 2)],
-        ["sd of a completion's log ratio", number(ratios.sd, 2)],
-        ["effective sample size", share(ratios.effective, 3)],
-        [f"masked by TRL's sequence_mask ({CLIP:g})", share(ratios.masked)],
-        ["probability that it keeps, the gradient's mass", share(ratios.kept)],
-    ]
-    return Part("The trainer's probabilities and the sampler's", (), rows)
+    return Part(
+        "The trainer's probabilities and the sampler's", [say_mismatch(summary.mismatch)]
+    )
 
 
 def _beyond(summary: Summary) -> Part:
@@ -242,7 +235,7 @@ def parts_of(summary: Summary) -> list[Part]:
         _forecast(summary),
         _completions(summary),
         _functions(summary),
-        _ratios(summary),
+        _mismatch(summary),
         Part("Notes", summary.notes) if summary.notes else None,
         _beyond(summary),
         Part("Verdicts", verdict_lines(summary)),

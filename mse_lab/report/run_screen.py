@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mse_lab.formatting import byte_size, duration, number, share, table, wrap
+from mse_lab.mse.mismatch import Mismatch
 from mse_lab.mse.replicates import Key
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.extrapolation import Plan
@@ -21,12 +22,22 @@ def describe_completions(run: Diagnostics) -> list[str]:
     ends = ", ".join(
         f"{end_token.text} {share(end_token.share, 3)}" for end_token in run.end_tokens
     )
-    return [
+    lines = [
         f"rewards: {rewards} of {run.prompts} prompts",
         f"completions: {number(run.mean_length)} tokens on average, "
         f"{share(run.truncated, 3)} truncated, {share(run.distinct, 3)} distinct; "
         f"ended by {ends or 'nothing'}",
     ]
+    return lines + ([say_mismatch(run.mismatch)] if run.mismatch else [])
+
+
+def say_mismatch(mismatch: Mismatch) -> str:
+    """Say how far the law that drew completions is from the policy's."""
+    return (
+        f"drawn by an engine: {number(mismatch.kl_per_token, 2)} nats a token from the "
+        f"policy (KL); ESS {share(mismatch.effective, 3)} of "
+        f"{mismatch.completions:,} completions"
+    )
 
 
 def plan_values(plan: Plan) -> dict[str, object]:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.measurement import CompletionSummary
+from mse_lab.mse.mismatch import Mismatch
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 
@@ -46,12 +47,14 @@ class Diagnostics:
     gradient_norm2_error: float  # Its standard error where g is zero.
     # Completions with reward 0 because their comparison with the answer was given up.
     given_up: int = 0
+    # How far the engine that drew them is from the policy, where one did.
+    mismatch: Mismatch | None = None
 
 
 def restore(values: Mapping[str, Any]) -> Diagnostics | None:
     """Restore the diagnostics of a file's values; None where another version wrote it."""
     names = {field.name for field in fields(Diagnostics)}
-    if {*values, "given_up"} != names:
+    if {*values, "given_up", "mismatch"} != names:
         return None
     return TypeAdapter(Diagnostics).validate_python(values)
 

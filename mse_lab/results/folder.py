@@ -31,7 +31,6 @@ from mse_lab.results.inventory import (
 
 if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
-    from mse_lab.mse.corrections import CorrectionPools
     from mse_lab.results.analysis import Analysis
 
 
@@ -96,7 +95,7 @@ class ResultsFolder:
 
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else in the folder."""
-        self.drop_corrected()
+        self.drop_shards()
         if self.finished_prompts():
             raise InputError(
                 f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
@@ -233,21 +232,9 @@ class ResultsFolder:
         """Remove a prompt's measurement."""
         self._remove(str(self.shard(index).relative_to(self.path)))
 
-    def corrected(self, index: int) -> Path:
-        """Give the path of a prompt's corrections of an engine's mismatch."""
-        return self.file(f"shards/corrections/{index:06d}.npz")
-
     def drop_shards(self) -> None:
         """Remove all measurements of prompts, as far as that is possible."""
-        self._empty("shards")
-
-    def drop_corrected(self) -> None:
-        """Remove all corrections of prompts, as far as that is possible."""
-        self._empty("shards/corrections")
-        self._empty("shards")
-
-    def _empty(self, name: str) -> None:
-        folder = self.file(name)
+        folder = self.file("shards")
         for path in folder.glob("*.npz*"):
             with suppress(OSError):
                 path.unlink()
@@ -271,12 +258,6 @@ class ResultsFolder:
                 if errors.size
             }
             self.write("errors.npz", arrays)
-
-    def write_corrections(self, pools: "CorrectionPools") -> None:
-        """Write the measurement of corrections; remove the older advice."""
-        self._remove("advice.json")
-        self.write("corrections.npz", vars(pools))
-        self.write_manifest()
 
     def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
         """Write the built-in checks and the warnings."""

@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from mse_lab.results.checks import Checks
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mse_lab.mse.pools import Pools
     from mse_lab.results.diagnostics import Diagnostics
 
 # Columns that stay texts, even where they look like numbers or like missing ones.
@@ -115,14 +115,11 @@ class File:
     needed: bool = False  # Whether a finished run must have it.
 
 
-def _pools(module: str, kind: str) -> Callable[[BinaryIO], Any]:
-    """Make a reader of arrays of P prompts; each kind refuses those that do not fit."""
+def read_pools(file: BinaryIO) -> "Pools":
+    """Read the arrays of P prompts; refuse those that do not fit."""
+    from mse_lab.mse.pools import Pools
 
-    def read(file: BinaryIO) -> Any:
-        pools = getattr(import_module(f"mse_lab.mse.{module}"), kind)
-        return pools.from_arrays(read_npz(file))
-
-    return read
+    return Pools.from_arrays(read_npz(file))
 
 
 def _table(*columns: str, rows: int = 1) -> Callable[[BinaryIO], Any]:
@@ -151,8 +148,7 @@ FILES = {
     "prompts.csv": File("pools", _table("prompt", "category", "value"), needed=True),
     "by_prompt.csv": File("pools", _table("prompt", "estimator", "group_size")),
     "errors.npz": File("pools", read_npz, needed=True),
-    "pools.npz": File("model", _pools("pools", "Pools"), needed=True),
-    "corrections.npz": File("model", _pools("corrections", "CorrectionPools")),
+    "pools.npz": File("model", read_pools, needed=True),
     "config.yaml": File("model", read_configuration),
     "prompts.sha256": File("model", read_text),
     "checkpoint.json": File("model", _NAMES),

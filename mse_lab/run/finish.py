@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import torch
 
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement, stack
+from mse_lab.mse.mismatch import Mismatch, measure_mismatch
 from mse_lab.mse.pools import Pools
 from mse_lab.policy.alternative_samplers import describe_mismatch
 from mse_lab.results.analysis import Analysis, analyse_run
@@ -146,6 +147,21 @@ def _warn_of_supplied(
     return subject.supplied.warnings() + mismatch
 
 
+def _compare_engine(prompts: Sequence[PromptMeasurement]) -> Mismatch | None:
+    """Say how far an engine that drew the completions is from the policy."""
+    log_ratios, divergences = (
+        np.concatenate([getattr(prompt.checks, name) for prompt in prompts])
+        for name in ("log_ratios_N", "divergences_N")
+    )
+    if not len(log_ratios):
+        return None
+    tokens = sum(
+        round(len(prompt.checks.log_ratios_N) * prompt.completions.mean_length)
+        for prompt in prompts
+    )
+    return measure_mismatch(log_ratios, divergences, tokens)
+
+
 def conclude(
     name: str, subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> tuple[Analysis, list[Check], list[str], Diagnostics]:
@@ -160,7 +176,10 @@ def conclude(
     result = analyse_run(name, subject.probe, pools, described)
     checks = _run_checks(subject, pools, prompts)
     supplied = subject.supplied
-    diagnostics = diagnose(pools, summaries, subject.policy.end_texts)
+    diagnostics = replace(
+        diagnose(pools, summaries, subject.policy.end_texts),
+        mismatch=_compare_engine(prompts),
+    )
     retokenised = supplied is not None and not supplied.form.tokens
     warnings = [
         *result.warnings,

@@ -24,7 +24,6 @@ from mse_lab.run.finish import device_model, finish, peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, attach_model, load, prepare
 from mse_lab.run.progress import Tally, add_up, progress
 from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, measure_and_keep
-from mse_lab.run.supplements import add_corrections, lacks_corrections
 
 
 def measure_prompts(
@@ -65,10 +64,6 @@ def execute(
         lambda: find_finished(spec, identity, fresh=fresh), Outcome | None
     )
     if outcome:
-        if processes.agree(lambda: lacks_corrections(spec)):
-            context = attach()
-            with processes.locked(folder):
-                add_corrections(context, shown=shown and processes.first)
         return outcome
     context = attach()
     # An old run is removed only now, when all input is known to be usable.
@@ -79,10 +74,7 @@ def execute(
         measure_prompts(context, processes.deal(todo), done, shown=shown)
         devices = processes.gather(device_model(context.subject.policy.device))
         peaks = processes.gather(peak_memory_bytes())
-        outcome = processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
-        if processes.agree(lambda: lacks_corrections(spec)):
-            add_corrections(context, shown=shown and processes.first)
-        return outcome
+        return processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
 
 
 # The fewest and the most times as many replicates at once, for the width is an estimate,

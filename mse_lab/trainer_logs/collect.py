@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
+from mse_lab.mse.mismatch import token_divergences
 from mse_lab.trainer_logs.completion import Completion, RecordPosition
 
 UNKNOWN = -1
@@ -75,8 +76,7 @@ def _read_logs(
 def log_ratio(completion: Completion, where: RecordPosition) -> tuple[int, float, float]:
     """Compare the two log-probabilities of a completion: `tokens_N`, `log_ratio_N`, `kl_N`.
 
-    The KL divergence of the trainer's law from the sampler's is estimated by r - 1 - log r,
-    which is never negative (Schulman 2020, k3).
+    `mse/mismatch.py` says what they are.
     """
     both = completion.log_probs, completion.trainer_log_probs
     logs = [_read_logs(one, completion.mask, where) for one in both if one is not None]
@@ -90,9 +90,7 @@ def log_ratio(completion: Completion, where: RecordPosition) -> tuple[int, float
         )
     logs_T = trainer - sampler
     logs_T = logs_T[np.abs(logs_T) < MOST_NATS]
-    # Beyond this a ratio has no meaning, and exp overflows.
-    ratio_T = np.exp(np.clip(logs_T, -60, 60))
-    return len(logs_T), float(logs_T.sum()), float((ratio_T - 1 - logs_T).sum())
+    return len(logs_T), float(logs_T.sum()), float(token_divergences(logs_T).sum())
 
 
 def _hash(completion: Completion) -> int:

@@ -1,7 +1,7 @@
 """The summary of a log: every number of the screen, computed when it is first asked for."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from mse_lab.arrays import Flags, Floats
 from mse_lab.errors import one_line, shorten
 from mse_lab.mse.cluster_means import cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.mismatch import Mismatch
 from mse_lab.trainer_logs import values
 from mse_lab.trainer_logs.forecast import Forecast, forecast, share_of_groups
 from mse_lab.trainer_logs.groups import Groups
@@ -163,9 +164,9 @@ class Summary:
         return advantages_follow(one.reward_N, one.columns.advantage_N, one.group_N)
 
     @cached_property
-    def log_ratios(self) -> values.LogRatios | None:
-        """How far the trainer's probabilities are from the sampler's."""
-        return values.log_ratios(self.log.exports or self.groups.columns)
+    def mismatch(self) -> Mismatch | None:
+        """How far the sampler's probabilities are from the trainer's."""
+        return values.mismatch_of(self.log.exports or self.groups.columns)
 
     def mean_where(self, values_N: Floats, flags_N: Flags) -> Estimate:
         """Average a number over some completions; the interval is over prompts."""
@@ -271,8 +272,8 @@ class Summary:
         if self.reward_functions:
             functions = self.reward_functions
             more["reward_functions"] = [_without_nan(one._asdict()) for one in functions]
-        if self.log_ratios is not None:
-            more["log_ratios"] = _without_nan(self.log_ratios._asdict())
+        if self.mismatch is not None:
+            more["mismatch"] = _without_nan(asdict(self.mismatch))
         return more
 
 

@@ -97,12 +97,12 @@ def _drift(summary: Summary) -> _Found:
 
 
 def _mismatch(summary: Summary) -> _Found:
-    ratios = summary.log_ratios
-    if ratios is None:
+    mismatch = summary.mismatch
+    if mismatch is None:
         return None
     return (
-        1 - ratios.effective,
-        f"engine and trainer: effective sample size {share(ratios.effective)}",
+        1 - mismatch.effective,
+        f"engine and trainer: effective sample size {share(mismatch.effective)}",
         "Compare the engine's precision and kernels with the trainer's.",
     )
 

@@ -18,7 +18,7 @@ from mse_lab.results.files import write_arrays, write_json
 from mse_lab.results.integrity import read_arrays
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 
-FILES = sorted({*FROM_POOLS, *FROM_MODEL, MANIFEST} - {"corrections.npz"})
+FILES = sorted({*FROM_POOLS, *FROM_MODEL, MANIFEST})
 COMMANDS = ["run", "bare", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.

@@ -14,9 +14,7 @@ from mse_lab.results.integrity import exists, read
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
 
 # What every run has.
-# What is measured beside a run, of some.
-ADDED = {"corrections.npz"}
-OF_A_RUN = {*FROM_POOLS, *FROM_MODEL, MANIFEST} - ADDED
+OF_A_RUN = {*FROM_POOLS, *FROM_MODEL, MANIFEST}
 
 
 def cut(content):
@@ -63,7 +61,7 @@ def test_the_manifest_knows_every_file_and_what_is_absent_is_no_damage(copy):
     """All but what no repetition gives again."""
     written = {path.name for path in copy.path.iterdir()}
     known = set(json.loads(copy.file(MANIFEST).read_text()))
-    assert known == set(REPEATABLE) - ADDED
+    assert known == set(REPEATABLE)
     assert known == written - {MANIFEST, "environment.json"}
     for name in ("pools.npz", "errors.npz", "completions.jsonl"):
         copy.file(name).unlink()

@@ -229,10 +229,10 @@ def test_prime_rl_exports_beside_traces(tmp_path):
     write_lines(tmp_path / "token_exports/step_5/rank_0.jsonl", [export(shift=0.1)] * 3)
     log = read_log([tmp_path])
     assert len(log.columns.step_N) == 2
-    ratios = Summary(log, make_groups(log)).log_ratios
-    assert ratios.completions == 3
+    mismatch = Summary(log, make_groups(log)).mismatch
+    assert mismatch.completions == 3
     # exp(0.1) - 1 - 0.1
-    assert ratios.kl_per_token == pytest.approx(0.00517, abs=1e-5)
+    assert mismatch.kl_per_token == pytest.approx(0.00517, abs=1e-5)
 
 
 def test_prime_rl_exports_with_rewards_are_rollouts(tmp_path):
