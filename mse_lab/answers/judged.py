@@ -33,11 +33,13 @@ class UserSetting(NamedTuple):
     named: str  # The settings that say so, under the trainer's names.
     given: bool  # Whether any were given; else they are TRL's defaults.
     uncounted: tuple[str, ...]  # Settings that change the gradient, not allowed for here.
+    completions_per_step: int | None = None  # N; None where it is not known.
 
     @classmethod
     def of(cls, setting: Setting) -> "UserSetting":
         """Put the estimator's name in its place."""
-        return cls(**setting._asdict() | {"estimator": name_own(setting.estimator)})
+        fields = {name: getattr(setting, name) for name in cls._fields}
+        return cls(**fields | {"estimator": name_own(setting.estimator)})
 
 
 class Judged:

@@ -194,7 +194,7 @@ class FinishedRun(MeasuredRun):
     @cached_property
     def setting(self) -> Setting:  # type: ignore[override]
         """The training that is judged."""
-        return self.asked or find_setting(self.probe.training)
+        return self.asked or find_setting(self.probe.training, self.probe)
 
     @property
     def where(self) -> str:

@@ -16,7 +16,6 @@ from mse_lab.commands.command_line import (
     RESULTS,
     ROOT,
     Parser,
-    any_group_size,
     completions,
     find_run,
     group_sizes,
@@ -26,6 +25,7 @@ from mse_lab.commands.command_line import (
     share_of,
 )
 from mse_lab.commands.run import in_processes
+from mse_lab.commands.training_options import add_training, read_training_options
 from mse_lab.console import COMMAND_PREFIX, show_status
 from mse_lab.errors import InputError
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mse_lab.answers.sampled_run import SampledRun
     from mse_lab.mse.verdict import Decision
     from mse_lab.probe.schema import Probe
-    from mse_lab.probe.values import Training
     from mse_lab.run.processes import Processes
 
 HELP = "which group size, which baseline"
@@ -50,8 +49,6 @@ def add_arguments(parser: Parser) -> None:
     parser.add_probe("names", "+", help=help)
     help = "measure the probe at what a trainer saved, a line each: 'out/checkpoint-*'"
     parser.add_argument("--checkpoints", nargs="+", metavar="DIR", help=help)
-    help = "completions of a step of your training, for the progress of a step"
-    parser.add_argument("--completions-per-step", type=completions, metavar="N", help=help)
     help = "group sizes to price, such as 8,16"
     parser.add_argument("--at", type=group_sizes, default=[], metavar="G,...", help=help)
     help = (
@@ -61,35 +58,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--budget", type=completions, metavar="N", help=help)
     help = "measure until the size costs at most this share above the best, default 0.05"
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
-    help = "what you train with; by default the probe's, else TRL with its defaults"
-    parser.add_argument("--trainer", choices=("trl", "verl", "openrlhf"), help=help)
-    help = "the group size that you train with"
-    parser.add_argument("--G", type=any_group_size, metavar="SIZE", help=help)
-    help = "the trainer's settings: YAML, JSON or the text of a command line"
-    parser.add_argument("--config", type=Path, metavar="FILE", help=help)
     help = "what a completion takes, for prices in time"
     parser.add_argument("--seconds-per-completion", type=seconds, metavar="S", help=help)
     help = "what a prompt takes once, whatever the group size"
     parser.add_argument("--seconds-per-prompt", type=seconds, metavar="S", help=help)
     parser.add_options("--fresh", "--set", "--out", "--json")
-
-
-def _training(arguments: Namespace, of_probe: Training | None) -> Training | None:
-    """Read what the user trains with: the arguments, over the probe's."""
-    from mse_lab.probe.training import TRAINERS
-    from mse_lab.probe.values import Training
-
-    trainer, size, config = arguments.trainer, arguments.G, arguments.config
-    if config is not None and trainer is None and of_probe is None:
-        raise InputError("--config: whose? give --trainer trl, verl or openrlhf, too")
-    if trainer is None and size is None and config is None:
-        return of_probe
-    same = of_probe is not None and trainer in (None, of_probe.trainer)
-    values = of_probe.model_dump() if same and of_probe else {"trainer": trainer or "trl"}
-    values |= {} if config is None else {"config": str(config)}
-    if size is not None:
-        values[TRAINERS[values["trainer"]].size] = size
-    return Training(**values)
+    add_training(parser)
 
 
 def _seconds(arguments: Namespace) -> Seconds | None:
@@ -159,8 +133,16 @@ def _show(
     from mse_lab.report.advice_table import say_progress
 
     print(write_advice(folder, advice, as_json=arguments.json, written=written))
-    if arguments.completions_per_step and not arguments.json:
-        print(say_progress(advice, arguments.completions_per_step))
+    if (count := advice.setting.completions_per_step) and not arguments.json:
+        print(say_progress(advice, count))
+
+
+def _probe_of(run: Path) -> Probe | None:
+    """Read the probe that a run is of."""
+    from mse_lab.probe.probe_files import load_probe
+
+    path = run / "config.yaml"
+    return load_probe(path) if path.is_file() else None
 
 
 def _read(name: str, run: Path, arguments: Namespace) -> Advice:
@@ -173,12 +155,12 @@ def _read(name: str, run: Path, arguments: Namespace) -> Advice:
     if _find_probe(name, run) is not None:
         [(_, probe)] = load_probes([name], [])
         of_probe = probe.training
-    training = _training(arguments, of_probe)
+    training = read_training_options(arguments, of_probe)
     return find_advice(
         run,
         arguments.at,
         arguments.budget or BUDGET,
-        setting=None if training is None else find_setting(training),
+        setting=None if training is None else find_setting(training, _probe_of(run)),
         seconds=_seconds(arguments),
     )
 
@@ -263,21 +245,23 @@ def _sample(
     name: str, probe: Probe, folder: Path, arguments: Namespace, processes: Processes
 ) -> tuple[SampledRun, Decision | None] | None:
     """Measure until the answer is known; None in all processes but the first."""
-    training = _training(arguments, probe.training)
+    from mse_lab.probe.training import find_setting
+
+    training = read_training_options(arguments, probe.training)
     probe = probe.model_copy(update={"training": training})
+    setting = find_setting(training, probe)
     _seconds(arguments)  # Refused before anything is measured.
     if processes.first:
         show_status(f"{name}: loading torch and the model")
     from mse_lab.measurement.looks import COMPLETIONS
     from mse_lab.mse.regret import TOLERANCE
     from mse_lab.mse.verdict import Question, decide
-    from mse_lab.probe.training import find_setting
     from mse_lab.report.advice_files import as_run
     from mse_lab.results.checks import none_failed
     from mse_lab.run.advise import sample_probe
     from mse_lab.run.prepare import prepare
 
-    regret, setting = arguments.regret or TOLERANCE, find_setting(training)
+    regret = arguments.regret or TOLERANCE
     question = Question(setting.estimator, setting.group_size, regret, probe.interval.level)
     spec = prepare(name, probe, folder, ROOT, processes)
     ended = sample_probe(

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from mse_lab.commands.command_line import RESULTS, ROOT, Parser, refuse_empty_words
 from mse_lab.commands.process import conclude, set_up_console
+from mse_lab.commands.training_options import own_words
 from mse_lab.console import NAME
 from mse_lab.removed import refusal_of_words
 from mse_lab.version import VERSION
@@ -64,8 +65,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    refuse_empty_words(parser, words)
-    if refused := refusal_of_words(list(words)):
+    refuse_empty_words(parser, own_words(words))
+    if refused := refusal_of_words(list(own_words(words))):
         parser.error(refused)
     return parser.parse_args(words)
 

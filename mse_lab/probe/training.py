@@ -1,122 +1,41 @@
-"""The user's training: a trainer's own settings -> its group size and its estimator.
+"""The user's training: what its settings amount to, by the table `trainers.yaml`.
 
-Of TRL 1.16, verl (main branch, core_algos.py) and OpenRLHF, names dotted or not. A verdict
-is for one update a batch, where nothing is clipped and all importance ratios are one; there
-TRL's cispo is dapo, sapo is grpo, and luspo sums over tokens. What else changes a gradient
-(a KL term, a filter, further updates) is named if it is set, in `Setting.uncounted`.
-Settings that have nothing to do with it are passed over, except those typed by hand.
-
-Without settings it is TRL with its defaults. Where a trainer of verl or OpenRLHF is named
-without a file and without an estimator of advantages, it is their GRPO; of a file theirs is
-the default, an actor with a critic.
+They are read from a file (`config`), from the words that the trainer itself gets (`words`)
+or as they stand in a probe's `training`, and hold for one update a batch, where nothing is
+clipped and all importance ratios are one. What else changes a gradient is named in
+`Setting.uncounted`; settings that have nothing to do with it are passed over, except those
+typed by hand. A batch that the trainer would refuse is refused. Without settings it is TRL
+with its defaults.
 """
 
-import difflib
-import re
-import shlex
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mse_lab.errors import InputError, shown
-from mse_lab.probe.plain_text import parse_json, parse_yaml, read_text
-from mse_lab.probe.probe_files import flatten, parse_as
-from mse_lab.probe.schema import EstimatorEntry
+from mse_lab.probe.given_settings import (
+    Given,
+    Settings,
+    dialect_of,
+    read_file,
+    read_typed,
+    read_words,
+    refuse_other,
+    refuse_without_size,
+)
+from mse_lab.probe.probe_files import parse_as
+from mse_lab.probe.schema import EstimatorEntry, Probe
+from mse_lab.probe.trainers import TRAINERS, Trainer
 from mse_lab.probe.values import Training
 
 
-class Trainer(NamedTuple):
-    """A trainer's names: of what is read, with defaults, and of what would change it."""
+class Batch(NamedTuple):
+    """Completions of a step of the optimiser, and of the draw that it takes them from."""
 
-    title: str
-    size: str  # The setting of the group size, whole; its last part is in sentences.
-    read: dict[str, Any]
-    # Settings that add to the gradient or choose completions, and the values that do not.
-    neutral: dict[str, tuple[Any, ...]]
-    grpo: dict[str, Any]  # What is assumed where nothing says how advantages are made.
-    aliases: dict[str, str] = {}  # noqa: RUF012  # Older names.
-
-
-_OFF = (False, None, 0)
-_VERL = "actor_rollout_ref."
-TRAINERS = {
-    "trl": Trainer(
-        "TRL",
-        "num_generations",
-        {"num_generations": 8, "scale_rewards": "group", "loss_type": "dapo"},
-        {
-            "beta": _OFF,
-            "num_iterations": (1,),
-            "top_entropy_quantile": (1,),
-            "mask_truncated_completions": _OFF,
-            "multi_objective_aggregation": ("sum_then_normalize",),
-            "entropy_coef": _OFF,
-            "off_policy_mask_threshold": _OFF,
-        },
-        {},
-    ),
-    "verl": Trainer(
-        "verl",
-        f"{_VERL}rollout.n",
-        {
-            f"{_VERL}rollout.n": 1,
-            "algorithm.adv_estimator": "gae",
-            "algorithm.norm_adv_by_std_in_grpo": True,
-            f"{_VERL}actor.loss_agg_mode": "token-mean",
-        },
-        {
-            "algorithm.use_kl_in_reward": _OFF,
-            "algorithm.use_pf_ppo": _OFF,
-            "algorithm.filter_groups.enable": _OFF,
-            "algorithm.rollout_correction.rollout_is": _OFF,
-            "algorithm.rollout_correction.rollout_rs": _OFF,
-            f"{_VERL}actor.use_kl_loss": _OFF,
-            f"{_VERL}actor.entropy_coeff": _OFF,
-            f"{_VERL}actor.ppo_epochs": (1,),
-            f"{_VERL}actor.policy_loss.loss_mode": ("vanilla",),
-        },
-        {"algorithm.adv_estimator": "grpo"},
-    ),
-    "openrlhf": Trainer(
-        "OpenRLHF",
-        "rollout.n_samples_per_prompt",
-        {
-            "rollout.n_samples_per_prompt": 1,
-            "algo.advantage.estimator": "gae",
-            "algo.advantage.no_std_norm": False,
-        },
-        {
-            "algo.kl.init_coef": _OFF,
-            "algo.dynamic_filtering_enable": _OFF,
-            "algo.advantage.is_correction_enable": _OFF,
-            "actor.entropy_coef": _OFF,
-            "actor.policy_loss_type": ("ppo",),
-            "train.max_epochs": (1,),
-        },
-        {"algo.advantage.estimator": "group_norm"},
-        {
-            "advantage_estimator": "algo.advantage.estimator",
-            "no_advantage_std_norm": "algo.advantage.no_std_norm",
-            "init_kl_coef": "algo.kl.init_coef",
-            "dynamic_filtering": "algo.dynamic_filtering_enable",
-            "enable_vllm_is_correction": "algo.advantage.is_correction_enable",
-            "entropy_loss_coef": "actor.entropy_coef",
-        },
-    ),
-}
-
-_CENTRED: dict[str, Any] = {"name": "centred"}
-_BY_BATCH: dict[str, Any] = {"name": "batch-std"}
-
-# How the losses weight a token: `length` of an estimator.
-_LENGTHS: dict[str, str] = {
-    **dict.fromkeys(("dr_grpo", "luspo"), "none"),
-    **dict.fromkeys(("grpo", "sapo"), "sequence"),
-    **dict.fromkeys(("dapo", "bnpo", "cispo", "token-mean"), "token-batch"),
-    **dict.fromkeys(("seq-mean-token-sum", "seq-mean-token-sum-norm"), "none"),
-    **dict.fromkeys(("token-sum", "token-mean-unbiased"), "none"),
-    "seq-mean-token-mean": "sequence",
-}
+    step: int
+    drawn: int
+    unit: int  # Both are a multiple of this many.
 
 
 class Setting(NamedTuple):
@@ -126,145 +45,243 @@ class Setting(NamedTuple):
     group_size: int
     estimator: EstimatorEntry | None  # None where none of ours computes it.
     named: str  # The settings that say so, under the trainer's names.
-    given: bool  # Whether anything was given; else TRL's defaults.
+    given: bool  # Whether any were read; else they are assumed.
     # Settings that change the gradient, and that no number here allows for.
     uncounted: tuple[str, ...] = ()
+    completions_per_step: int | None = None  # N; None where it is not known.
+    values: Mapping[str, Any] = {}  # The settings of the table that were given.
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that the settings say; None where they do not."""
+        trainer = TRAINERS[self.trainer]
+        if trainer.batch.known_by not in self.values:
+            return None
+        return _multiply(trainer, self.group_size, self.values)
 
 
-def _advantages(trainer: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Find how advantages are made; None if by none of the estimators here."""
-    size, how, *more = values.values()
-    known: dict[Any, dict[str, Any]]
-    if trainer == "trl":
-        known = {
-            "group": {"name": "grpo-std", "eps": 1e-4},
-            "batch": {"name": "batch-std", "eps": 1e-4},
-            "none": _CENTRED,
-        }
-        return known.get(how)
-    if trainer == "verl":
-        grpo = {"name": "grpo-std", "eps": 1e-6} if more[0] else _CENTRED
-        known = {
-            **dict.fromkeys(("grpo", "grpo_vectorized"), grpo),
-            "rloo": {"name": "grpo"},
-            "rloo_vectorized": {"name": "grpo"},
-            "opo": {"name": "opo"},
-            "gpg": _CENTRED,
-            "reinforce_plus_plus": {"name": "reinforce++"},
-            "reinforce_plus_plus_baseline": _BY_BATCH,
-        }
-        # A group of one has no mean and no spread there.
-        alone = {"grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo"}
-        return {"name": "vanilla"} if size == 1 and how in alone else known.get(how)
-    known = {
-        "group_norm": {"name": "grpo-std", "eps": 1e-9},
-        "dr_grpo": _CENTRED,
-        "rloo": {"name": "grpo"},
-        "reinforce_baseline": _CENTRED if more[0] else _BY_BATCH,
-        "reinforce": {"name": "reinforce++"},
+class _Reading(NamedTuple):
+    """Settings to interpret."""
+
+    trainer: Trainer
+    found: Settings
+    where: str  # Names their source in messages.
+
+    @property
+    def values(self) -> dict[str, Any]:
+        rows = self.trainer.settings
+        return {name: one.value for name, one in self.found.items() if name in rows}
+
+    def value(self, name: str) -> Any:
+        return self.trainer.value(name, self.values)
+
+    def list(self, names: Iterable[str]) -> str:
+        """Name settings and their values, each once; not those of no value."""
+        values = {name: self.value(name) for name in names}
+        return ", ".join(str(Given(*one)) for one in values.items() if one[1] is not None)
+
+    def refuse(self, fault: str) -> InputError:
+        return InputError(f"{self.where}: {fault}")
+
+    def whole(self, name: str) -> int:
+        """Read a whole number from 1."""
+        value = self.value(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            remedy = ", or --G" if name == self.trainer.size else ""
+            raise self.refuse(f"{name} = {shown(value)}: give a number above zero{remedy}")
+        return value
+
+
+def _multiply(trainer: Trainer, size: int, values: Mapping[str, Any]) -> Batch:
+    """Work the batch out; what its settings are was looked at before."""
+    batch = trainer.batch
+    free = any(trainer.value(name, values) == off for name, off in batch.unless.items())
+    step = trainer.multiply(batch.step, size, values)
+    drawn = trainer.multiply(batch.drawn, size, values)
+    if batch.drawn_in_all and values.get(batch.drawn_in_all) is not None:
+        drawn = values[batch.drawn_in_all]
+    unit = 1 if free else trainer.multiply(batch.unit, size, values)
+    return Batch(min(step, drawn) if batch.within and free else step, drawn, unit)
+
+
+def _drawing(reading: _Reading) -> list[str]:
+    """Name the settings that say how many completions are drawn together."""
+    batch, given = reading.trainer.batch, reading.values
+    if batch.drawn_in_all is None or given.get(batch.drawn_in_all) is None:
+        return [one for one in batch.drawn if one != "size"]
+    return [batch.drawn_in_all]
+
+
+def _refuse_batch(reading: _Reading, size: int) -> None:
+    """Refuse a batch that the trainer would refuse."""
+    trainer, batch = reading.trainer, reading.trainer.batch
+    names = [*batch.step, *_drawing(reading), *batch.unit, batch.passes]
+    for name in names:
+        if name != "size":
+            reading.whole(name)
+    twice = [one for one in batch.drawn if one in reading.values and one in batch.typed]
+    if batch.drawn_in_all in _drawing(reading) and twice:
+        both = reading.list([*_drawing(reading), *twice])
+        raise reading.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
+    if batch.known_by not in reading.found:
+        return
+    found = _multiply(trainer, size, reading.values)
+    said = reading.list([*_drawing(reading), *batch.unit])
+    said = f"{found.drawn} completions are drawn together ({said})"
+    faults = {
+        f"no whole groups of {trainer.size} = {size}": found.drawn % size,
+        f"no multiple of {found.unit}": found.drawn % found.unit,
+        f"fewer than the {found.step} of a step ({reading.list(batch.step[:1])})": (
+            batch.within and found.step > found.drawn
+        ),
     }
-    return known.get(how)
+    for fault, holds in faults.items():
+        if holds:
+            refused = f"{said}, {fault}, which {trainer.title} refuses"
+            raise reading.refuse(f"{refused}; {_mend(trainer)}")
 
 
-def _estimator(trainer: str, values: Mapping[str, Any]) -> EstimatorEntry | None:
-    advantages = _advantages(trainer, values)
-    loss = "token-mean" if trainer == "openrlhf" else [*values.values()][-1]
-    length = _LENGTHS.get(loss)
-    if advantages is None or length is None:
-        return None
-    return advantages if length == "none" else {**advantages, "length": length}
+def _mend(trainer: Trainer) -> str:
+    processes = ", or give --processes" if "processes" in trainer.settings else ""
+    return f"change one{processes}"
 
 
-def _canonical(name: str, trainer: Trainer) -> str | None:
-    """Find the whole name of a setting; its last parts will do."""
-    name = trainer.aliases.get(name.lstrip("+~-"), name.lstrip("+~-"))
-    whole = (*trainer.read, *trainer.neutral)
-    return next((one for one in whole if f".{one}".endswith(f".{name}")), None)
-
-
-def _scalar(text: str) -> Any:
-    """Read a value of a command line as YAML has it."""
-    try:
-        return parse_yaml(text, "")
-    except InputError:
-        return text
-
-
-def _of_command_line(text: str, path: Path) -> dict[str, Any]:
-    """Read the settings of a command line, with the variables that its own text sets."""
-    text = re.sub(r"\\\r?\n", " ", text)
-    set_there = dict(re.findall(r"(?m)^\s*(?:export +)?(\w+)=[\"']?([^\s\"'$]+)", text))
-    variable = re.compile(r"\$\{?(\w+)(?::-([^}]*))?\}?")
-    text = variable.sub(
-        lambda found: str(set_there.get(found[1], found[2] or found[0])), text
-    )
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError as error:
-        raise InputError(f"{path}: not a command line: {error}; repair it") from None
-    values: dict[str, Any] = {}
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
-        name, equals, value = word.partition("=")
-        if equals:
-            values[name] = _scalar(value)
-        elif word.startswith("--"):
-            values[name] = True if following.startswith("--") else _scalar(following)
-    return values
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Read a trainer's settings from YAML, JSON or the text of a command line, dotted."""
-    if path.suffix in (".bin", ".pt", ".pkl", ".pickle"):
-        raise InputError(f"{path}: a pickle, which is not read; give YAML, JSON or text")
-    text = read_text(path)
-    if path.suffix in (".yaml", ".yml", ".json"):
-        read = parse_json if path.suffix == ".json" else parse_yaml
-        values = read(text, str(path))
-        if not isinstance(values, Mapping):
-            raise InputError(f"{path}: not a mapping of settings to values; give one")
-        return flatten(values)
-    return _of_command_line(text, path)
-
-
-def _refuse_misspelt(name: str, trainer: Trainer) -> None:
-    whole = [*trainer.read, *trainer.aliases]
-    ends = {one.rpartition(".")[2]: one for one in whole} | {one: one for one in whole}
-    if close := difflib.get_close_matches(name, [*ends], n=1, cutoff=0.8):
-        raise InputError(f"training: unknown setting {name}; did you mean {close[0]}?")
-
-
-def interpret(
-    name: str, values: Mapping[str, Any], typed: Mapping[str, Any], *, given: bool = True
-) -> Setting:
-    """Say what settings of a trainer amount to; `typed` are those written by hand."""
-    trainer, uncounted = TRAINERS[name], []
-    assumed = {} if values else trainer.grpo
-    known = trainer.read | assumed
-    for key, value in [*values.items(), *typed.items()]:
-        whole = _canonical(key, trainer)
-        if whole in known:
-            known[whole] = value
-        elif whole and value not in trainer.neutral[whole]:
-            uncounted.append(f"{key} = {value}")
-        elif whole is None and key in typed:
-            _refuse_misspelt(key, trainer)
-            uncounted.append(f"{key} = {value}")
-    if name == "trl":
-        scale = known["scale_rewards"]
-        known["scale_rewards"] = {True: "group", False: "none"}.get(scale, scale)
-    size = known[trainer.size]
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise InputError(
-            f"training: {trainer.size} = {shown(size)}: give a number above zero, or --G"
+def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
+    """Find N, the completions of a step: whole groups; None where it is not known."""
+    trainer = reading.trainer
+    if stated is not None and (not isinstance(stated, int) or stated < 1):
+        raise reading.refuse(f"completions_per_step = {stated}: give a number above zero")
+    found = stated
+    if trainer.batch.known_by in reading.found:
+        found = _multiply(trainer, size, reading.values).step
+    if stated not in (None, found):
+        raise reading.refuse(
+            f"completions_per_step = {stated}, but a step has {found} "
+            f"({reading.list(one for one in trainer.batch.step if one != 'size')}); "
+            f"{_mend(trainer)}"
         )
-    if name == "trl" and size < 2:
-        raise InputError("training: num_generations = 1: TRL takes two or more")
-    named = ", ".join(f"{key} = {value}" for key, value in known.items())
-    return Setting(name, size, _estimator(name, known), named, given, tuple(uncounted))
+    if found is not None and found % size:
+        raise reading.refuse(
+            f"a step has {found} completions, no whole groups of {trainer.size} = {size}; "
+            f"{_mend(trainer)}"
+        )
+    return found
 
 
-# TRL 1.16 as it comes.
-DEFAULT = interpret("trl", {}, {}, given=False)
+def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
+    """Say where a batch is stepped on more than once, and by which settings."""
+    batch, values = reading.trainer.batch, reading.values
+    found = _multiply(reading.trainer, size, values)
+    updates = reading.value(batch.passes) * found.drawn / found.step
+    drawing, stepping = _drawing(reading), [one for one in batch.step if one != "size"]
+    both = {*drawing} & {*stepping}
+    told = [one for one in [*drawing, *stepping] if one not in both]
+    told += [batch.passes] if reading.value(batch.passes) != 1 else []
+    if updates > 1 and {*told} & {*values}:
+        yield f"{math.ceil(updates)} updates a batch ({reading.list(told)})"
+
+
+def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
+    """Name what changes the gradient; what a probe has, too, is compared with it."""
+    trainer = reading.trainer
+    for name, row in trainer.settings.items():
+        value = reading.value(name)
+        said = str(reading.found.get(name, Given(name, f"{value} (default)")))
+        if not all(reading.value(other) for other in row.with_):
+            continue
+        if row.probe is None or probe is None:
+            if not row.allows(value):
+                yield said
+        elif row.probe == "model.adapter":
+            if not row.allows(value) and probe.model.adapter is None:
+                yield f"{said} (the probe has no adapter)"
+        elif value is not None:
+            section, _, key = row.probe.partition(".")
+            own = getattr(getattr(probe, section), key)
+            if value != own:
+                yield f"{said} (the probe's {key} is {own})"
+
+
+def _interpret(
+    name: str, reading: _Reading, stated: Any, probe: Probe | None, *, given: bool
+) -> Setting:
+    """Say what settings amount to; `stated` are the completions of a step, if given."""
+    trainer, values = reading.trainer, reading.values
+    for key, row in trainer.settings.items():
+        if row.only and reading.value(key) not in row.only:
+            raise reading.refuse(f"{reading.found[key]}: no training in groups")
+    size = reading.whole(trainer.size)
+    if size < trainer.least:
+        fault = f"{trainer.title} takes {trainer.least} or more"
+        raise reading.refuse(f"{trainer.size} = {size}: {fault}")
+    _refuse_batch(reading, size)
+    found = trainer.match(values)
+    rows = [found] if found else trainer.estimators
+    says = [trainer.size, *(one for weights in rows for one in weights.when)]
+    says += [trainer.length.setting] if trainer.length.setting else []
+    if trainer.batch.known_by in reading.found:
+        says += [one for one in trainer.batch.step if one != "size"]
+    uncounted = [*_several_updates(reading, size), *_uncounted(reading, probe)]
+    return Setting(
+        trainer=name,
+        group_size=size,
+        estimator=trainer.estimator(size, values),
+        named=reading.list(says),
+        given=given,
+        uncounted=tuple(uncounted) if given else (),
+        completions_per_step=_completions(reading, size, stated),
+        values=values,
+    )
+
+
+def _read(training: Training) -> tuple[str, Settings, Settings, tuple[str, ...]]:
+    """Read a training: its trainer, what a mapping or words say, and what is typed."""
+    name = training.trainer
+    found: Settings = {}
+    if training.config is not None:
+        found = read_file(Path(training.config), TRAINERS[name])
+    if training.words is not None:
+        if not training.words:
+            raise InputError("--training: no words; give those of the trainer's command")
+        found |= read_words(training.words, TRAINERS[name])
+    if (dialect := dialect_of(name, found)) != name:
+        return _read(training.model_copy(update={"trainer": dialect}))
+    typed, unknown = read_typed(training.model_extra or {}, TRAINERS[name])
+    return name, found, typed, unknown
+
+
+def find_setting(training: Training | None, probe: Probe | None = None) -> Setting:
+    """Say what a probe's `training` amounts to; TRL's defaults without one.
+
+    Sampling and adapter are compared with those of a `probe`, if it is given.
+    """
+    if training is None:
+        return DEFAULT
+    name, found, typed, unknown = _read(training)
+    trainer, given = TRAINERS[name], bool(found or typed or unknown)
+    where = training.config or ("training" if training.words is None else "--training")
+    refuse_other(found, trainer, where)
+    whole = found | typed
+    if found or not trainer.default_is_a_group:
+        refuse_without_size(whole, trainer, where)
+    if not found:
+        assumed = {key: Given(key, one) for key, one in trainer.assumed.items()}
+        whole = assumed | whole
+    reading = _Reading(trainer, whole, where)
+    stated = training.completions_per_step
+    setting = _interpret(name, reading, stated, probe, given=given)
+    return setting._replace(uncounted=(*setting.uncounted, *unknown))
+
+
+def interpret(name: str, values: Mapping[str, Any]) -> Setting:
+    """Say what the arguments of a live trainer amount to, by its own names.
+
+    What a probe has, too, is left out: the live policy is the one that is measured.
+    """
+    rows = TRAINERS[name].settings
+    own = {key: Given(key, one) for key, one in values.items() if key in rows}
+    found = {key: one for key, one in own.items() if rows[key].probe is None}
+    return _interpret(name, _Reading(TRAINERS[name], found, name), None, None, given=True)
 
 
 def read_training(values: Mapping[str, Any] | None) -> Setting:
@@ -275,9 +292,50 @@ def read_training(values: Mapping[str, Any] | None) -> Setting:
     return find_setting(parse_as(Training, values, "training", example))
 
 
-def find_setting(training: Training | None) -> Setting:
-    """Say what a probe's `training` amounts to; TRL's defaults without one."""
-    if training is None:
-        return DEFAULT
-    values = {} if training.config is None else read_settings(Path(training.config))
-    return interpret(training.trainer, values, training.model_extra or {})
+# TRL as it comes.
+DEFAULT = _interpret("trl", _Reading(TRAINERS["trl"], {}, "TRL"), None, None, given=False)
+
+
+class Change(NamedTuple):
+    """What to set for another group size."""
+
+    settings: Mapping[str, int]  # The group size, and what of the batch changes with it.
+    completions_per_step: int | None  # N afterwards.
+    line: str  # The settings as they are typed.
+
+
+def fits(setting: Setting, size: int) -> bool:
+    """Whether the batch as it is holds whole groups of a size."""
+    batch = setting.batch or Batch(setting.completions_per_step or 0, 0, 1)
+    enough = size >= TRAINERS[setting.trainer].least
+    return enough and not (batch.step % size or batch.drawn % size)
+
+
+def change_to(setting: Setting, size: int) -> Change:
+    """Say what to set for a group size, so that the trainer takes it.
+
+    A batch that does not fit grows to the next one that does, and its draws with it.
+
+    >>> used = {"per_device_train_batch_size": 4, "num_generations": 4}
+    >>> change_to(read_training(used), 16)[1:]
+    (16, 'num_generations=16, gradient_accumulation_steps=4')
+    """
+    trainer, batch = TRAINERS[setting.trainer], setting.batch
+    settings = {trainer.size: size}
+    stated = setting.completions_per_step
+    if batch is None:
+        stated = stated and math.ceil(stated / size) * size
+        return Change(settings, stated, trainer.write(settings))
+    whole = math.lcm(batch.unit, size)
+    step, drawn = (math.ceil(count / whole) * whole for count in batch[:2])
+    if fits(setting, size):
+        step, drawn = batch[:2]
+    elif batch.drawn % batch.step == 0:
+        drawn = step * (batch.drawn // batch.step)
+    counts = {"step": step, "drawn": drawn, "unit": batch.unit, "size": size}
+    for name, (count, *divisors) in trainer.batch.typed.items():
+        value = counts[count] // math.prod(counts[one] for one in divisors)
+        known = name in setting.values or trainer.settings[name].default is not None
+        if known and trainer.value(name, setting.values) != value:
+            settings[name] = value
+    return Change(settings, step, trainer.write(settings))

@@ -167,7 +167,7 @@ def as_run(
         "seed": probe.seed,
         "resamples": probe.interval.resamples,
         "entries": tuple(probe.estimators),
-        "setting": find_setting(probe.training),
+        "setting": find_setting(probe.training, probe),
     }
     samples = Samples.of(prompts)
     return SampledRun(name, samples, stopped, tolerance=regret, **fields | known)

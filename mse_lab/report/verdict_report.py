@@ -13,7 +13,7 @@ from mse_lab.answers.trainer_settings import (
 from mse_lab.formatting import duration, percent, table, times, wrap
 from mse_lab.mse.regret import LARGE, TOLERANCE, percent_up
 from mse_lab.mse.stopping import Stopped, fewest_seen, rarest_seen
-from mse_lab.probe.training import TRAINERS
+from mse_lab.probe.trainers import TRAINERS
 
 # Why no more completions were drawn.
 STOPPED: Mapping[Stopped, str] = {
@@ -153,6 +153,8 @@ def say_setting(advice: Advice) -> str:
     given = "" if setting.given else "'s defaults (others: --trainer, --G, --config)"
     named = setting.named.replace("actor_rollout_ref.", "")
     text = f"Judged: {title}{given}: {named}."
+    if setting.completions_per_step:
+        text += f" A step has {setting.completions_per_step:,} completions."
     if setting.uncounted:
         text += f" Not allowed for: {', '.join(setting.uncounted)}."
     return text

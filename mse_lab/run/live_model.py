@@ -20,7 +20,7 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.verdict import Question, decide
 from mse_lab.policy.borrowed_model import is_part
-from mse_lab.probe.training import TRAINERS, Setting, interpret
+from mse_lab.probe.training import Setting, interpret
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.run.advise import Decide, Sampling
 from mse_lab.run.in_memory import InMemoryInputs, sample_model
@@ -99,12 +99,9 @@ def _sampling(args: Any) -> dict[str, Any]:
 
 def setting_of(args: Any) -> Setting:
     """Say what the trainer's settings amount to."""
-    values = {
-        name: getattr(args, name)
-        for name in (*TRAINERS["trl"].read, *TRAINERS["trl"].neutral)
-        if hasattr(args, name)
-    }
-    return interpret("trl", values, {})
+    values = {**vars(args), "processes": args.world_size}
+    # The trainer has worked both out from one of them.
+    return interpret("trl", values | {"generation_batch_size": None})
 
 
 def decide_on(args: Any, regret: float, awaited: int = 0) -> Decide:

@@ -26,7 +26,7 @@ from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 # Keys of a probe on which no draw and no score depends.
-NOT_DRAWN: Any = {"prompts": {"population"}}
+NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ import pytest
 
 from mse_lab.answers.trainer_settings import (
     DISPLAY_NAMES,
-    TRAINER_SETTINGS,
     TRAINERS_DEFAULT,
     UNREACHABLE,
     base_name,
@@ -20,7 +19,8 @@ from mse_lab.answers.trainer_settings import (
 )
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.own_loss import CONSTANT, without_batch
-from mse_lab.probe.training import TRAINERS, read_training
+from mse_lab.probe.trainers import TRAINERS
+from mse_lab.probe.training import read_training
 
 
 def test_trl():
@@ -30,13 +30,11 @@ def test_trl():
     assert given == {"num_generations": 4, **expected}
 
 
-LINES = [
-    (trainer, name) for trainer in TRAINER_SETTINGS for name in TRAINER_SETTINGS[trainer]
-]
+LINES = [(trainer, name) for trainer in TRAINERS for name in TRAINERS[trainer].lines]
 
 
 @pytest.mark.parametrize(("trainer", "name"), LINES)
-def test_what_is_told_to_type_computes_the_estimator(trainer, name, tmp_path):
+def test_what_is_told_to_type_computes_the_estimator(trainer, name):
     """Read back from the line as a training's own settings."""
     size = 1 if name in CONSTANT else 4
     line = settings_for(trainer, name, size).partition(" (")[0].removesuffix(", nearly")
@@ -44,10 +42,10 @@ def test_what_is_told_to_type_computes_the_estimator(trainer, name, tmp_path):
         call = ast.parse(line, mode="eval").body
         given = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
     else:
-        (tmp_path / "line.sh").write_text(line)
-        given = {"config": str(tmp_path / "line.sh")}
+        given = {"words": line.split()}
     found = read_training({"trainer": trainer, **given})
-    assert (found.group_size, found.uncounted) == (size, ())
+    assert found.group_size == size
+    assert all(one.endswith("(default)") for one in found.uncounted)
     judged = base_name(without_batch(found.estimator))
     assert judged in ({"grpo", "centred"} if name == "grpo" else {name})
 
@@ -56,8 +54,7 @@ def test_estimators_go_by_their_names():
     known = {"grpo", *CONSTANT, base_name(TRAINERS_DEFAULT)}
     assert {*DISPLAY_NAMES} == known
     assert {*UNREACHABLE} <= {*ESTIMATORS}
-    assert {*TRAINER_SETTINGS} == {*TRAINERS}
-    assert all({*lines} <= known for lines in TRAINER_SETTINGS.values())
+    assert all({*trainer.lines} <= known for trainer in TRAINERS.values())
     assert name_own(TRAINERS_DEFAULT) == "grpo-std(eps=0.0001, length=token-batch)"
     assert name_own(None) == "unknown"
 

@@ -1,161 +1,328 @@
-"""The user's training, read from each trainer's own form."""
+"""The user's training: every form that a trainer's settings come in, right or refused."""
 
-import pickle
+import ast
+import itertools
+import json
+import shlex
+import warnings
 
 import pytest
+import yaml
+from fuzzing import CASES
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
-from mse_lab.probe.training import DEFAULT, TRAINERS, read_settings, read_training
+from mse_lab.probe.given_settings import TWO_WAYS
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.trainers import TRAINERS
+from mse_lab.probe.training import DEFAULT, change_to, find_setting, fits, read_training
+from mse_lab.probe.values import Training
 
 STD = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
+N, MINI = "actor_rollout_ref.rollout.n", "actor_rollout_ref.actor.ppo_mini_batch_size"
 
-VERL = r"""#!/bin/bash
-set -x
-N=16  # responses
-python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \
-    data.train_files="$HOME/data/train.parquet" \
-    actor_rollout_ref.rollout.n=${N} +trainer.val_before_train=False \
-    actor_rollout_ref.rollout.val_kwargs.n=2 critic.loss_agg_mode=x \
-    actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001 \
-    actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean $@
-"""
-OPENRLHF = r"""ray job submit -- python3 -m openrlhf.cli.train_ppo_ray \
-   --actor.num_nodes 1 --rollout.n_samples_per_prompt 8 \
-   --algo.advantage.estimator=group_norm --algo.kl.init_coef 1e-3 --algo.kl.use_loss \
-   --train.colocate_all
-"""
+# Name -> trainer, file or words, group size, estimator, N, and what is not allowed for.
+FORMS = {
+    "trl, a recipe with sampling, LoRA, weights and several updates": (
+        "trl",
+        {"num_generations": 16, "temperature": 0.7, "top_p": 0.95, "top_k": 20,
+         "min_p": 0.05, "repetition_penalty": 1.1, "use_peft": True, "lora_r": 16,
+         "steps_per_generation": 16, "gradient_accumulation_steps": 4, "use_vllm": True,
+         "vllm_importance_sampling_correction": True, "reward_weights": [1.0, 0.5]},
+        16, STD, None,
+        ["4 updates a batch (steps_per_generation = 16, gradient_accumulation_steps = 4)",
+         "temperature = 0.7", "top_p = 0.95", "top_k = 20", "min_p = 0.05",
+         "repetition_penalty = 1.1", "vllm_importance_sampling_correction = True",
+         "reward_weights = [1.0, 0.5]", "use_peft = True"],
+    ),
+    "trl, a batch of 32": (
+        "trl",
+        {"num_generations": 8, "per_device_train_batch_size": 8,
+         "gradient_accumulation_steps": 4, "output_dir": "out", "reward_weights": [1, 1]},
+        8, STD, 32, [],
+    ),
+    "trl, an engine's correction by default": (
+        "trl", {"num_generations": 8, "use_vllm": True}, 8, STD, None,
+        ["vllm_importance_sampling_correction = True (default)"],
+    ),
+    "axolotl's section": (
+        "trl",
+        {"rl": "grpo", "adapter": "lora", "micro_batch_size": 4,
+         "gradient_accumulation_steps": 2, "trl": {"beta": 0.001, "num_generations": 4}},
+        4, STD, 8, ["beta = 0.001", "adapter = lora"],
+    ),
+    "another program's section is left alone": (
+        "trl", {"num_generations": 2, "deepspeed": {"gradient_accumulation_steps": 3}},
+        2, STD, None, [],
+    ),
+    "trl, words with dashes": (
+        "trl", "--num-generations 16 --loss-type dr_grpo --scale-rewards none",
+        16, {"name": "centred"}, None, [],
+    ),
+    "trl, words of which the last counts": (
+        "trl",
+        "--num_generations=4 --beta 4e-2 --num-generations 6 --scale_rewards False "
+        "--loss_type=dr_grpo --reward_weights 1.0 0.5 --bf16 --no_use_vllm --use_vllm "
+        "--no-vllm-importance-sampling-correction --report_to a b",
+        6, {"name": "centred"}, None, ["beta = 0.04", "reward_weights = [1.0, 0.5]"],
+    ),
+    "ms-swift, rloo with its KL in the reward": (
+        "trl",
+        "--rlhf_type grpo --advantage_estimator rloo --kl_in_reward true --beta 0.001 "
+        "--num_generations 16 --loss_type grpo --tuner_type full --top_p 1 --top_k -1",
+        16, {"name": "grpo", "length": "sequence"}, None,
+        ["temperature = 0.9 (default)", "beta = 0.001", "kl_in_reward = True"],
+    ),
+    "ms-swift, a hash inside a word": (
+        "trl",
+        "--rlhf_type grpo --dataset my-org/sums#2000 --num_generations 16 --beta 0.04 "
+        "--loss_type grpo",
+        16, STD | {"length": "sequence"}, None,
+        ["temperature = 0.9 (default)", "top_p = 0.9 (default)", "top_k = 50 (default)",
+         "beta = 0.04", "tuner_type = lora (default)"],
+    ),
+    "verl, words": (
+        "verl",
+        f"algorithm.adv_estimator=rloo {N}=5 trainer.logger='[\"console\"]' "
+        "+trainer.val_before_train=False actor_rollout_ref.rollout.val_kwargs.n=2",
+        5, {"name": "grpo", "length": "token-batch"}, None, [],
+    ),
+    "verl, small batches, sampling and LoRA": (
+        "verl",
+        f"algorithm.adv_estimator=grpo data.train_batch_size=1024 {MINI}=64 {N}=8 "
+        "actor_rollout_ref.rollout.temperature=0.6 actor_rollout_ref.rollout.top_p=0.95 "
+        "actor_rollout_ref.rollout.top_k=20 actor_rollout_ref.model.lora_rank=32",
+        8, STD | {"eps": 1e-6}, 512,
+        [f"16 updates a batch (data.train_batch_size = 1024, {MINI} = 64)",
+         "actor_rollout_ref.rollout.temperature = 0.6",
+         "actor_rollout_ref.rollout.top_p = 0.95", "actor_rollout_ref.rollout.top_k = 20",
+         "actor_rollout_ref.model.lora_rank = 32"],
+    ),
+    "verl, the resolved file": (
+        "verl",
+        {"algorithm": {"adv_estimator": "grpo", "norm_adv_by_std_in_grpo": False,
+                       "use_kl_in_reward": True},
+         "data": {"train_batch_size": 64},
+         "actor_rollout_ref": {
+             "rollout": {"n": 4, "val_kwargs": {"n": 1, "top_p": 0.7}},
+             "actor": {"ppo_epochs": 2, "ppo_mini_batch_size": 64,
+                       "loss_agg_mode": "seq-mean-token-sum-norm"}},
+         "critic": {"ppo_mini_batch_size": 3}},
+        4, {"name": "centred"}, 256,
+        [f"2 updates a batch (data.train_batch_size = 64, {MINI} = 64, "
+         "actor_rollout_ref.actor.ppo_epochs = 2)", "algorithm.use_kl_in_reward = True"],
+    ),
+    "verl, a file of Hydra's by name": (
+        "verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
+        4, None, None, ["config-name = mine", "algorithm.filter_groups.enable = True"],
+    ),
+    "openrlhf, dotted": (
+        "openrlhf",
+        "--rollout.n_samples_per_prompt 8 --algo.advantage.estimator=group_norm "
+        "--algo.kl.init_coef 1e-3 --algo.kl.use_loss --rollout.batch_size 16 "
+        "--train.batch_size 128 --train.colocate_all",
+        8, STD | {"eps": 1e-9}, 128, ["algo.kl.init_coef = 0.001"],
+    ),
+    "openrlhf, as before": (
+        "openrlhf",
+        "--n_samples_per_prompt 6 --advantage_estimator reinforce_baseline "
+        "--no_advantage_std_norm --train_batch_size 96 --rollout_batch_size 32",
+        6, {"name": "centred", "length": "token-batch"}, 96,
+        ["2 updates a batch (rollout_batch_size = 32, train_batch_size = 96)",
+         "algo.kl.init_coef = 0.01 (default)"],
+    ),
+}  # fmt: skip
 
 
-def test_without_any_it_is_trl_with_its_defaults():
-    assert read_training(None) == DEFAULT
-    assert (DEFAULT.trainer, DEFAULT.group_size) == ("trl", 8)
-    assert DEFAULT.estimator == STD
-    assert not DEFAULT.given
-    assert read_training({}) == DEFAULT._replace(given=True)
+def whole(training, folder):
+    """Write a training's file, or take its words apart as a shell does."""
+    trainer, source = training
+    if isinstance(source, str):
+        return {"trainer": trainer, "words": shlex.split(source)}
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(source))
+    return {"trainer": trainer, "config": str(path)}
 
 
-def test_the_defaults_are_those_of_the_installed_trl():
-    config = pytest.importorskip("trl").GRPOConfig.__dataclass_fields__
-    trl = TRAINERS["trl"]
-    assert trl.read == {name: config[name].default for name in trl.read}
-    assert all(config[name].default in values for name, values in trl.neutral.items())
+def spelt(text):
+    """Make names of `Setting.uncounted` comparable, whichever spelling they show."""
+    for new, old in (("rollout.batch_size", "rollout_batch_size"),
+                     ("train.batch_size", "train_batch_size")):  # fmt: skip
+        text = text.replace(new, old)
+    return text
 
 
-@pytest.mark.parametrize(
-    ("settings", "size", "estimator"),
-    [
-        ({"num_generations": 4}, 4, STD),
-        ({"scale_rewards": True, "loss_type": "bnpo"}, 8, STD),
-        ({"scale_rewards": False, "loss_type": "dr_grpo"}, 8, {"name": "centred"}),
-        ({"scale_rewards": "none", "loss_type": "dr_grpo"}, 8, {"name": "centred"}),
-        (
-            {"scale_rewards": "batch", "loss_type": "grpo"},
-            8,
-            {"name": "batch-std", "eps": 1e-4, "length": "sequence"},
-        ),
-        ({"loss_type": "vespo"}, 8, None),
-        ({"trainer": "verl", "rollout.n": 5}, 5, STD | {"eps": 1e-6}),
-        (
-            {"trainer": "verl", "rollout.n": 5, "norm_adv_by_std_in_grpo": False,
-             "loss_agg_mode": "seq-mean-token-sum-norm"}, 5, {"name": "centred"},
-        ),
-        (
-            {"trainer": "verl", "adv_estimator": "rloo", "rollout.n": 1,
-             "loss_agg_mode": "seq-mean-token-sum"}, 1, {"name": "vanilla"},
-        ),
-        ({"trainer": "verl", "adv_estimator": "gae"}, 1, None),
-        (
-            {"trainer": "openrlhf", "n_samples_per_prompt": 6,
-             "advantage_estimator": "reinforce_baseline"},
-            6, {"name": "batch-std", "length": "token-batch"},
-        ),
-        (
-            {"trainer": "openrlhf", "rollout.n_samples_per_prompt": 6,
-             "algo.advantage.estimator": "dr_grpo"},
-            6, {"name": "centred", "length": "token-batch"},
-        ),
-    ],
-)  # fmt: skip
-def test_settings_by_a_trainers_own_names(settings, size, estimator):
-    found = read_training(settings)
+@pytest.mark.parametrize("case", FORMS)
+def test_each_form_is_read_as_its_trainer_reads_it(case, tmp_path):
+    *source, size, estimator, completions, uncounted = FORMS[case]
+    found = read_training(whole(source, tmp_path))
     assert (found.group_size, found.estimator) == (size, estimator)
+    assert found.completions_per_step == completions
+    said = found.uncounted if "as before" not in case else map(spelt, found.uncounted)
+    assert [*said] == uncounted
     assert found.given
-    assert found.uncounted == ()
+    assert f" = {size}" in found.named
     assert estimator is None or find_estimator(estimator)
 
 
-def test_verls_command_line(tmp_path):
-    """Its variables in their places; other keys that end alike are not taken for it."""
-    (tmp_path / "run.sh").write_text(VERL)
-    found = read_training({"trainer": "verl", "config": str(tmp_path / "run.sh")})
-    assert found.group_size == 16
-    assert found.estimator == STD | {"eps": 1e-6, "length": "sequence"}
-    assert found.uncounted == ("actor_rollout_ref.actor.use_kl_loss = True",)
-
-
-def test_verls_yaml(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text(
-        "algorithm: {adv_estimator: rloo, use_kl_in_reward: true}\n"
-        "actor_rollout_ref: {rollout: {n: 4, val_kwargs: {n: 1}}, actor: {ppo_epochs: 2}}\n"
-    )
-    found = read_training({"trainer": "verl", "config": str(path)})
-    assert (found.group_size, found.estimator) == (
-        4,
-        {"name": "grpo", "length": "token-batch"},
-    )
-    assert found.uncounted == (
-        "algorithm.use_kl_in_reward = True",
-        "actor_rollout_ref.actor.ppo_epochs = 2",
-    )
-
-
-def test_a_file_of_verls_without_an_estimator_has_a_critic(tmp_path):
-    (tmp_path / "run.sh").write_text("python3 -m verl actor_rollout_ref.rollout.n=4")
-    found = read_training({"trainer": "verl", "config": str(tmp_path / "run.sh")})
-    assert (found.group_size, found.estimator) == (4, None)
-
-
-def test_openrlhfs_command_line(tmp_path):
-    (tmp_path / "run.sh").write_text(OPENRLHF)
-    found = read_training({"trainer": "openrlhf", "config": str(tmp_path / "run.sh")})
-    assert found.group_size == 8
-    assert found.estimator == STD | {"eps": 1e-9}
-    assert found.uncounted == ("--algo.kl.init_coef = 1e-3",)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("grpo.yaml", "num_generations: 16\nbeta: 0.04\nlearning_rate: 1.0e-6\n"),
-        ("grpo.json", '{"num_generations": 16, "beta": 0.04, "output_dir": "out"}'),
-        ("run.txt", "trl grpo --num_generations 16 --beta 0.04 --bf16"),
-    ],
-)
-def test_trls_config_and_what_is_typed_beside_it(tmp_path, name, text):
-    """What is typed comes before the file; what does not matter is passed over."""
-    (tmp_path / name).write_text(text)
-    config = {"trainer": "trl", "config": str(tmp_path / name)}
+def test_json_reads_as_yaml_does_and_what_is_typed_comes_first(tmp_path):
+    values = {"num_generations": 16, "beta": 0.04, "output_dir": "out"}
+    (tmp_path / "mine.json").write_text(json.dumps(values))
+    config = {"trainer": "trl", "config": str(tmp_path / "mine.json")}
     found = read_training(config)
-    assert (found.group_size, found.estimator) == (16, STD)
-    assert [one.lstrip("-") for one in found.uncounted] == ["beta = 0.04"]
+    assert (found.group_size, found.uncounted) == (16, ("beta = 0.04",))
     assert read_training(config | {"num_generations": 2}).group_size == 2
+    words = {"words": ["--config", config["config"], "--beta", "0"]}
+    assert read_training(words) == found._replace(
+        uncounted=(), values=found.values | {"beta": 0, "config": config["config"]}
+    )
 
 
-def test_what_is_typed_and_not_known_is_named_or_refused():
+def test_what_stands_in_a_probe_is_in_the_trainers_own_names():
+    """Last parts will do; what is unknown is named, or refused as misspelt."""
+    assert read_training({"trainer": "verl", "rollout.n": 5}).group_size == 5
+    assert read_training({"trainer": "openrlhf", "n_samples_per_prompt": 3}).estimator == (
+        STD | {"eps": 1e-9}
+    )
+    alone = {"trainer": "verl", "adv_estimator": "rloo", "rollout.n": 1}
+    assert read_training(alone).estimator == {"name": "vanilla", "length": "token-batch"}
     assert read_training({"max_steps": 10}).uncounted == ("max_steps = 10",)
-    with pytest.raises(InputError, match="did you mean num_generations"):
-        read_training({"num_generation": 4})
+    assert read_training({"loss_type": "vespo"}).estimator is None
+
+
+def test_without_any_it_is_trl_with_its_defaults():
+    """And then nothing is said to be given, nor is N known."""
+    assert read_training(None) == read_training({}) == read_training({"trainer": "trl"})
+    assert (DEFAULT.trainer, DEFAULT.group_size, DEFAULT.estimator) == ("trl", 8, STD)
+    assert (DEFAULT.given, DEFAULT.uncounted) == (False, ())
+    assert DEFAULT.completions_per_step is None
+    assert read_training({"completions_per_step": 64}).completions_per_step == 64
+
+
+def test_the_defaults_are_those_of_the_installed_trl():
+    fields = pytest.importorskip("trl").GRPOConfig.__dataclass_fields__
+    rows = {name: row for name, row in TRAINERS["trl"].settings.items() if name in fields}
+    assert len(rows) > 25
+    for name, row in rows.items():
+        if row.default is not None:
+            assert fields[name].default == row.default, name
+        assert row.allows(fields[name].default) or name.startswith("vllm"), name
+
+
+def test_no_two_rows_of_the_table_hold_at_once():
+    """Nor does the order of rows say anything."""
+    for trainer in TRAINERS.values():
+        known = {}
+        for row in trainer.estimators:
+            for name, values in row.when.items():
+                known.setdefault(name, {None: None}).update(dict.fromkeys(values))
+        for values in itertools.product(*known.values()):
+            one_by_one = [
+                trainer.model_copy(update={"estimators": (row,)})
+                for row in trainer.estimators
+            ]
+            settings = dict(zip(known, values, strict=True))
+            assert sum(one.match(settings) is not None for one in one_by_one) <= 1
+        for row in trainer.estimators:
+            assert find_estimator(row.is_)
+
+
+REFUSED = {
+    "a script": ("x.sh", "python train.py --num_generations 8", TWO_WAYS),
+    "Python": ("x.py", "GRPOConfig(num_generations = 4)", TWO_WAYS),
+    "TOML": ("x.toml", "[orchestrator]\nrollouts_per_example = 16\n", TWO_WAYS),
+    "a pickle": ("training_args.bin", "", "a pickle, which is not read; give a mapping"),
+    "an empty file": ("x.yaml", "", "holds no settings"),
+    "comments alone": ("x.yaml", "# num_generations: 8\n", "holds no settings"),
+    "a list": ("x.yaml", "- num_generations\n", "not a mapping"),
+    "no group size": ("x.yaml", "num_generation: 4\n", "is num_generation meant?"),
+    "a key twice": ("x.yaml", "beta: 0\nbeta: 1\n", "the key beta occurs twice"),
+    "two spellings": ("x.yaml", "num-generations: 4\nnum_generations: 8\n",
+                      "num-generations = 4 and num_generations = 8 are one setting"),
+    "a section": ("x.yaml", "grpo: {num_generations: 4}\n",
+                  "num_generations stands in the section grpo"),
+    "a section beside": ("x.yaml", "num_generations: 8\nrl: {eval: {beta: 1}}\n",
+                         "beta stands in the section rl.eval"),
+    "verl's": ("x.yaml", "actor_rollout_ref: {rollout: {n: 8}}\n",
+               "rollout.n is a setting of verl; give --trainer verl"),
+    "NeMo-RL's": ("x.yaml", "grpo: {num_generations_per_prompt: 16}\n",
+                  "num_generations_per_prompt is a setting of NeMo-RL, which is not read"),
+    "two trainers'": ("x.yaml", "num_generations: 8\nn_samples_per_prompt: 4\n",
+                      "n_samples_per_prompt is a setting of OpenRLHF"),
+    "no number": ("x.yaml", "num_generations: ${n}\n", "'${n}': give a number above zero"),
+    "a fraction": ("x.yaml", "num_generations: 8.5\n", "8.5: give a number above zero"),
+    "a group of one": ("x.yaml", "num_generations: 1\n", "TRL takes 2 or more"),
+    "no batch": ("x.yaml", "num_generations: 2\nper_device_train_batch_size: 0\n",
+                 "per_device_train_batch_size = 0: give a number above zero"),
+    "half a group": ("x.yaml", "num_generations: 16\nper_device_train_batch_size: 8\n",
+                     "8 completions are drawn together (per_device_train_batch_size = 8, "),
+    "half a group a step": (
+        "x.yaml",
+        "{num_generations: 8, per_device_train_batch_size: 4, steps_per_generation: 2}\n",
+        "a step has 4 completions, no whole groups of num_generations = 8; change one, or "
+        "give --processes",
+    ),
+    "two that say the same": (
+        "x.yaml",
+        "{num_generations: 8, generation_batch_size: 32, steps_per_generation: 2}\n",
+        "TRL takes one of them",
+    ),
+}  # fmt: skip
+
+REFUSED_WORDS = {
+    "no words": ("trl", "", "--training: no words"),
+    "the program's name": ("trl", "train.py --num_generations 8", "'train.py' is neither"),
+    "two values": ("trl", "--num_generations 8 16", "8 16: takes one value"),
+    "none of it": ("verl", "data.train_batch_size=8", f"no {N}, verl's group size, was"),
+    "a default alone": ("verl", "+trainer.nnodes=1", "(its default is 1), or give --G"),
+    "TRL's": ("verl", "--num_generations 8", "give --trainer trl"),
+    "slime's": ("openrlhf", "--n-samples-per-prompt 8 --num-rollout 3", "of slime, which"),
+    "taken away": ("verl", f"~{N}=8", "takes a setting away"),
+    "another training": ("trl", "--rlhf_type dpo --num_generations 8", "no training in gr"),
+    "no multiple of the GPUs": ("verl", f"{N}=3 {MINI}=1 data.train_batch_size=1",
+                                "no multiple of 8, which verl refuses"),
+    "more a step than drawn": ("verl", f"{N}=8 {MINI}=64 data.train_batch_size=32",
+                               "fewer than the 512 of a step"),
+    "a step of half groups": ("openrlhf", "--n_samples_per_prompt 7 --train_batch_size 128",
+                              "a step has 128 completions, no whole groups of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_file_that_is_refused(case, tmp_path, monkeypatch):
+    name, text, line = REFUSED[case]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_training({"trainer": "trl", "config": name})
+    assert str(caught.value).startswith(f"{name}: ")
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize("case", REFUSED_WORDS)
+def test_words_that_are_refused(case):
+    trainer, words, line = REFUSED_WORDS[case]
+    with pytest.raises(InputError) as caught:
+        read_training({"trainer": trainer, "words": shlex.split(words)})
+    assert str(caught.value).startswith("--training: ")
+    assert line in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"trainer": "slime"}, "training: trainer = 'slime'"),
-        ({"num_generations": "$N"}, r"num_generations = '\$N': give a number above zero"),
-        ({"num_generations": 1}, "TRL takes two or more"),
+        ({"num_generation": 4}, "did you mean num_generations"),
+        ({"trainer": "verl"}, f"no {N}, verl's group size"),
         ({"config": "absent.yaml"}, "absent.yaml: cannot be read"),
+        ({"completions_per_step": 12}, "no whole groups of num_generations = 8"),
+        ({"completions_per_step": 0}, "completions_per_step = 0"),
+        (
+            {"completions_per_step": 64, "per_device_train_batch_size": 8},
+            r"completions_per_step = 64, but a step has 8 .*processes = 1\); change one",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_line(settings, words):
@@ -163,9 +330,147 @@ def test_what_cannot_be_used_is_refused_in_a_line(settings, words):
         read_training(settings)
 
 
-def test_a_pickle_is_not_read(tmp_path):
-    for name in ("training_args.bin", "args.yaml"):
-        path = tmp_path / name
-        path.write_bytes(pickle.dumps({"num_generations": 4}))
-        with pytest.raises(InputError, match=name):
-            read_settings(path)
+PROBE = {"model": {"path": "x"}, "prompts": {"source": "y"}}
+
+
+def test_sampling_and_adapter_are_compared_with_the_probes():
+    values = {"temperature": 0.7, "max_completion_length": 64, "use_peft": True}
+    training = Training(trainer="trl", **values)
+    probe = parse_probe(PROBE, "p")
+    assert find_setting(training, probe).uncounted == (
+        "temperature = 0.7 (the probe's temperature is 1.0)",
+        "max_completion_length = 64 (the probe's max_new_tokens is 8)",
+        "use_peft = True (the probe has no adapter)",
+    )
+    sampling = {"temperature": 0.7, "max_new_tokens": 64}
+    alike = {**PROBE, "sampling": sampling, "model": {"path": "x", "adapter": {}}}
+    assert find_setting(training, parse_probe(alike, "p")).uncounted == ()
+    other = Training(trainer="trl", num_generations=8)
+    assert find_setting(other, parse_probe(alike, "p")).uncounted == (
+        "temperature = 1.0 (default) (the probe's temperature is 0.7)",
+    )
+
+
+COUNTS = st.integers(1, 12)
+
+
+def accepted(**settings):
+    """Ask TRL itself; None where it refuses, else its own count of a draw."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = pytest.importorskip("trl").GRPOConfig
+        try:
+            made = config(output_dir="out", report_to="none", bf16=False, **settings)
+        except ValueError:
+            return None
+    return made.generation_batch_size
+
+
+@given(
+    st.fixed_dictionaries(
+        {"num_generations": COUNTS, "per_device_train_batch_size": COUNTS,
+         "gradient_accumulation_steps": COUNTS},
+        optional={"steps_per_generation": COUNTS, "generation_batch_size": COUNTS},
+    ),
+    COUNTS,
+)  # fmt: skip
+@CASES
+def test_a_batch_is_taken_where_trl_takes_it_and_what_is_said_can_be_typed(settings, size):
+    drawn = accepted(**settings)
+    step = settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"]
+    try:
+        found = read_training(settings)
+    except InputError:
+        assert drawn is None or step % settings["num_generations"]
+        return
+    assert drawn == found.batch.drawn
+    assert found.completions_per_step == step
+    assert fits(found, size) == (
+        step % size == 0 and accepted(**settings | {"num_generations": size}) is not None
+    )
+    assume(size > 1)
+    change = change_to(found, size)
+    call = ast.parse(f"f({change.line})", mode="eval").body
+    typed = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+    again = read_training(settings | typed)
+    assert typed == change.settings
+    assert accepted(**settings | typed) == again.batch.drawn
+    assert (again.group_size, again.completions_per_step) == (size, change[1])
+    assert (change[1] == step) if fits(found, size) else (step < change[1])
+
+
+@given(COUNTS, COUNTS, COUNTS, st.integers(1, 4), st.booleans(), COUNTS)
+@CASES
+def test_verls_batch_by_its_own_rules(size, mini, times, gpus, dynamic, other):
+    """`validate_config`: real_train_batch_size by the GPUs; a mini batch within a batch."""
+    settings = {N: size, MINI: mini, "data.train_batch_size": times,
+                "trainer.n_gpus_per_node": gpus,
+                "actor_rollout_ref.actor.use_dynamic_bsz": dynamic}  # fmt: skip
+    rules = dynamic or (times * size % gpus == 0 and mini <= times)
+    try:
+        found = read_training({"trainer": "verl", **settings})
+    except InputError:
+        assert not rules
+        return
+    assert rules
+    assert found.completions_per_step == min(mini, times) * size
+    change = change_to(found, other)
+    typed = dict(word.split("=") for word in change.line.split())
+    again = read_training({"trainer": "verl", **settings | typed})
+    assert (again.group_size, again.completions_per_step) == (other, change[1])
+    if fits(found, other):
+        assert change[1] == found.completions_per_step
+
+
+WORDS = st.lists(
+    st.sampled_from(["num_generations", "loss_type", "beta", "temperature", "seed", "lr"]),
+    min_size=1, max_size=8,
+)  # fmt: skip
+
+
+@given(WORDS, st.data())
+@CASES
+def test_words_in_any_spelling_and_order(names, data):
+    """The last of each counts; dashes are underscores."""
+    last, words = {}, []
+    values = {"loss_type": st.sampled_from(["dapo", "dr_grpo"]), "beta": st.floats(0, 1)}
+    for name in ["num_generations", *names]:
+        last[name] = data.draw(values.get(name, st.integers(2, 9)))
+        shown = name.replace("_", data.draw(st.sampled_from("-_")))
+        joined = data.draw(st.booleans())
+        words += [f"--{shown}={last[name]}"] if joined else [f"--{shown}", f"{last[name]}"]
+    found = read_training({"words": words})
+    assert found.group_size == last["num_generations"]
+    assert (
+        found.estimator
+        == read_training({"loss_type": last.get("loss_type", "dapo")}).estimator
+    )
+    named = any(one.startswith("beta = ") for one in found.uncounted)
+    assert named == bool(last.get("beta"))
+
+
+KEYS = ["num_generations", "Num_generations", "beta", "n", "trl", "rollout", "loss_type"]
+TREES = st.recursive(
+    st.one_of(st.integers(-2, 20), st.sampled_from(["8", "x", "", None, True, 1.5, "1e1"])),
+    lambda inner: st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(TREES, st.sampled_from(["", "beta: 1", "num_generations: 4", "-", "}", "&a", "#"]))
+@CASES
+def test_a_mutated_file_is_read_right_or_refused(tmp_path, tree, more):
+    """Right is what PyYAML and a look at its place say."""
+    path = tmp_path / "mine.yaml"
+    text = yaml.safe_dump(tree) if tree else ""
+    path.write_text(f"{text}{more}\n")
+    try:
+        found = read_training({"config": str(path)})
+    except InputError:
+        return
+    values = yaml.safe_load(path.read_text())
+    inner = values.get("trl") if isinstance(values.get("trl"), dict) else {}
+    (read,) = (one for one in (values, inner) if "num_generations" in one)
+    assert found.group_size == int(read["num_generations"]) > 1
+    beta = {**inner, **values}.get("beta")
+    assert (not beta) == ("beta" not in str(found.uncounted))

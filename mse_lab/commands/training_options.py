@@ -1,0 +1,76 @@
+"""The options that say what the user trains with, and what they amount to."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mse_lab.commands.command_line import Parser, any_group_size, completions, processes
+from mse_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from mse_lab.probe.values import Training
+
+# What follows it belongs to the trainer.
+WORDS = "--training"
+
+TRAINERS = ("trl", "ms-swift", "verl", "openrlhf")
+
+
+def own_words(words: Sequence[str]) -> Sequence[str]:
+    """Leave out the words that belong to a trainer."""
+    return words[: words.index(WORDS)] if WORDS in words else words
+
+
+def add_training(parser: Parser) -> None:
+    """Add the options of a training."""
+    help = "what you train with; by default the probe's, else TRL with its defaults"
+    parser.add_argument("--trainer", choices=TRAINERS, help=help)
+    help = "the group size that you train with"
+    parser.add_argument("--G", type=any_group_size, metavar="SIZE", help=help)
+    help = "the trainer's settings, a file of YAML or JSON"
+    parser.add_argument("--config", metavar="FILE", help=help)
+    help = "processes that TRL trains in, default 1"
+    parser.add_argument("--processes", type=processes, metavar="N", help=help)
+    help = "completions of a step, where no settings say so"
+    parser.add_argument("--completions-per-step", type=completions, metavar="N", help=help)
+    help = "the words that the trainer itself gets, all that follow"
+    nargs = argparse.REMAINDER
+    parser.add_argument(WORDS, nargs=nargs, metavar="WORDS", help=help)
+
+
+def read_training_options(
+    arguments: Namespace, of_probe: Training | None
+) -> Training | None:
+    """Read what the user trains with: the options, over the probe's `training`."""
+    from mse_lab.probe.trainers import TRAINERS
+    from mse_lab.probe.values import Training
+
+    given = {
+        "config": arguments.config,
+        "words": arguments.training,
+        "completions_per_step": arguments.completions_per_step,
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    counts = (arguments.G, arguments.processes)
+    if not given and arguments.trainer is None and counts == (None, None):
+        return of_probe
+    if {"config", "words"} & {*given} and arguments.trainer is None and of_probe is None:
+        option = "--config" if "config" in given else WORDS
+        raise InputError(f"{option}: whose? give --trainer {', '.join(TRAINERS)}, too")
+    same = of_probe is not None and arguments.trainer in (None, of_probe.trainer)
+    values = of_probe.model_dump() if same and of_probe else {}
+    values.setdefault("trainer", arguments.trainer or "trl")
+    trainer = TRAINERS[values["trainer"]]
+    if arguments.processes is not None:
+        if "processes" not in trainer.settings:
+            raise InputError(
+                f"--processes: the batch of {trainer.title} is that of all processes; "
+                "leave it out"
+            )
+        values["processes"] = arguments.processes
+    if arguments.G is not None:
+        values[trainer.size] = arguments.G
+    return Training(**values | given)
