@@ -44,9 +44,7 @@ def _score(
         weighted = Weighted(weights_K, subject.keeper())
         together = how._replace(block=len(scored))
         policy, tokens = subject.policy, subject.tokens[index]
-        scores = score_block(
-            policy, tokens, scored, None, how=together, weighted=[weighted]
-        )
+        scores = score_block(policy, tokens, scored, None, how=together, weighted=weighted)
         return scores, weighted.keeper.vector
 
     return attempt(subject.memory.scoring, act)

@@ -41,14 +41,15 @@ class Subject(Inputs):
     # Prompts whose vectors are kept together, where they are more than these.
     kept_prompts: int = 0
 
-    def keeps_whole(self, vectors: int = 1) -> bool:
-        """Whether this many vectors of each prompt are kept whole, not as sketches."""
+    @property
+    def keeps_whole(self) -> bool:
+        """Whether the prompts' vectors are kept whole, not as sketches."""
         prompts = max(len(self.prompts), self.kept_prompts)
-        return sketches.vectors_fit(vectors * prompts, self.policy.size)
+        return sketches.vectors_fit(prompts, self.policy.size)
 
-    def keeper(self, vectors: int = 1) -> sketches.Keeper:
-        """Make what keeps one gradient, where each prompt keeps this many."""
-        if self.keeps_whole(vectors):
+    def keeper(self) -> sketches.Keeper:
+        """Make what keeps one gradient."""
+        if self.keeps_whole:
             return sketches.Whole(self.policy.parameters)
         return sketches.Sketch(self.policy.parameters, self.probe.seed)
 

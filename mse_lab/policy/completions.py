@@ -32,8 +32,6 @@ class Completions:
     ended_N: Flags
     # Whether the policy drew a token; None where it drew all up to the length.
     mask_NT: Flags | None = None
-    # The weight of each token's log-probability, float64; None for one each.
-    weights_NT: Floats | None = None
 
     @classmethod
     def of_each(
@@ -97,13 +95,12 @@ class Completions:
 
     @property
     def keys(self) -> list[bytes]:
-        """A key of each completion, the same for equal tokens, masks and weights."""
+        """A key of each completion, the same for equal tokens and masks."""
         keys = [tokens.tobytes() for tokens in self.unpadded]
-        for each_NT in (self.mask_NT, self.weights_NT):
-            if each_NT is not None:
-                rows = zip(keys, each_NT, self.lengths_N, strict=True)
-                keys = [key + each[:length].tobytes() for key, each, length in rows]
-        return keys
+        if self.mask_NT is None:
+            return keys
+        rows = zip(keys, self.mask_NT, self.lengths_N, strict=True)
+        return [key + mask[:length].tobytes() for key, mask, length in rows]
 
     def distinct(self) -> tuple["Completions", Ints]:
         """Leave out repetitions: equal completions have equal scores.

@@ -132,16 +132,8 @@ _token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
 
 
 def sum_over_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
-    """Sum over the policy's own tokens of each completion: (..., N, T) to (..., N).
-
-    Each counts once, or what the completions' `weights_NT` say.
-    """
-    positions, weights_NT = log_probs_NT.shape[-1], completions.weights_NT
-    if weights_NT is not None:
-        weights = torch.from_numpy(weights_NT[:, :positions]).to(log_probs_NT)
-        padding = positions - weights.shape[-1]
-        log_probs_NT = log_probs_NT * nn.functional.pad(weights, (0, padding))
-    own_NT = torch.from_numpy(completions.own_NT(positions))
+    """Sum over the policy's own tokens of each completion: (..., N, T) to (..., N)."""
+    own_NT = torch.from_numpy(completions.own_NT(log_probs_NT.shape[-1]))
     return torch.where(own_NT.to(log_probs_NT.device), log_probs_NT, 0).sum(-1)
 
 

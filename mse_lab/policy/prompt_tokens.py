@@ -1,35 +1,16 @@
-"""The tokens of prompts: rendered as chats, encoded; and decoded, of a log without texts.
+"""The tokens of prompts: rendered as chats, and encoded.
 
 Chat templates are rendered in the sandbox of transformers.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError, in_short
-from mse_lab.policy.checkpoint import load_tokenizer
-from mse_lab.policy.location import Location, loading, locate
+from mse_lab.policy.location import Location, loading
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.prompts import Prompt
-
-
-@lru_cache(maxsize=1)
-def _tokenizer(model: str) -> Any:
-    return load_tokenizer(locate("--model", model, None, Path.cwd()))
-
-
-def text_of_tokens(model: str, tokens: Sequence[int]) -> str:
-    """Decode a prompt, special tokens included, into a text that has the same tokens."""
-    tokenizer = _tokenizer(model)
-    text = str(tokenizer.decode(tokens, skip_special_tokens=False))
-    if list(tokenizer(text).input_ids) != list(tokens):
-        raise InputError(
-            f"--model {model}: its tokenizer makes other tokens of the text of a prompt; "
-            "name the model that was trained, or write the prompts yourself"
-        )
-    return text
 
 
 def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:

@@ -225,7 +225,7 @@ def _describe(
         "prompts": len(prompts),
         "parameters": policy.size,
         "checkpoint": dict(policy.identity),
-        "between_prompts": sketches.describe(subject.keeps_whole()),
+        "between_prompts": sketches.describe(subject.keeps_whole),
         "completions_sha256": spec.supplied.digest if spec.supplied else None,
         "memory": {
             **subject.memory.describe(),

@@ -15,7 +15,7 @@ finds a use of a parameter that the hooks do not see. Where completions are diff
 alone anyway, it is done so beside another one, and longer, in one batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def _score_together(
     reference: Mapping[str, Tensor] | None,
     padding: int,
     how: Scoring,
-    weighted: Sequence[Weighted],
+    weighted: Weighted | None,
 ) -> Scores:
     if is_alone(policy, how):
         count = len(completions)
@@ -108,28 +108,32 @@ def score_block(
     reference: Mapping[str, Tensor] | None,
     padding: int = 0,
     how: Scoring | None = None,
-    weighted: Sequence[Weighted] = (),
+    weighted: Weighted | None = None,
 ) -> Scores:
     """Score a block of completions, one backward pass through each distinct one.
 
     Products are formed between any two of the block, and with the reference gradient, if
     there is one, in every parameter that log pi depends on. Padding beyond the longest
-    completion changes nothing; `how` says what is kept in memory, everything if None;
-    `weighted` sums of the scores come out of the same pass.
+    completion changes nothing; `how` says what is kept in memory, everything if None; a
+    `weighted` sum of the scores comes out of the same pass.
     """
     how = how or Scoring(len(completions))
     distinct, place_N = completions.distinct()
-    # Completions that are equal add their weights up.
-    totals = [
-        (np.bincount(place_N, one.weights_N, len(distinct)).astype(float), one.keeper)
-        for one in weighted
-    ]
-    parts = []
-    for part in (slice(at, at + how.block) for at in range(0, len(distinct), how.block)):
-        share = [Weighted(weights[part], keeper) for weights, keeper in totals]
-        parts.append(
-            _score_together(policy, prompt, distinct[part], reference, padding, how, share)
+    if weighted is not None:
+        # Completions that are equal add their weights up.
+        totals_N = np.bincount(place_N, weighted.weights_N, len(distinct)).astype(float)
+        weighted = weighted._replace(weights_N=totals_N)
+
+    def score(rows: slice) -> Scores:
+        share = None
+        if weighted is not None:
+            share = weighted._replace(weights_N=weighted.weights_N[rows])
+        return _score_together(
+            policy, prompt, distinct[rows], reference, padding, how, share
         )
+
+    starts = range(0, len(distinct), how.block)
+    parts = [score(slice(at, at + how.block)) for at in starts]
     gram_NN = block_diag(*(part.gram_NN for part in parts))[np.ix_(place_N, place_N)]
     if how.block < len(completions):
         # Which products are known must not depend on which completions were drawn, or

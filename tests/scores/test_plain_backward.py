@@ -125,7 +125,7 @@ def test_weighted_sums_and_repeated_completions():
     again = COMPLETIONS[np.array([0, 2, 0, 1])]
     expected, weights_N = autograd_scores(policy, again), np.array([1.0, -2.0, 0.5, 0.0])
     keeper = Whole(policy.parameters)
-    weighted = [Weighted(weights_N, keeper)]
+    weighted = Weighted(weights_N, keeper)
     found = score_block(policy, PROMPT, again, None, weighted=weighted)
     assert relative_gap(keeper.vector, weights_N @ expected) < 1e-6
     assert relative_gap(found.gram_NN, expected @ expected.T) < 1e-12

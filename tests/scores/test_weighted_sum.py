@@ -54,7 +54,7 @@ class Exact(Whole):
 def in_one_pass(policy, completions, weights, how=None, keeper=None):
     keeper = keeper or Exact(policy.parameters)
     weighted = Weighted(weights, keeper)
-    scores = score_block(policy, PROMPT, completions, None, how=how, weighted=[weighted])
+    scores = score_block(policy, PROMPT, completions, None, how=how, weighted=weighted)
     return scores, keeper.vector
 
 
