@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements.lock
 
-.PHONY: figure4 study test fuzz mutations bench clean
+.PHONY: figure4 test fuzz mutations bench clean
 .DELETE_ON_ERROR:
 
 # The three configurations of each family measured, then the figures. A finished run is
@@ -21,10 +21,6 @@ figure4: $(VENV)/installed
 	$(BIN)/python .ci/dark.py figures/worked.png figures/phase.png
 	@$(BIN)/python .ci/compare.py
 	@echo 'next: $(BIN)/mse-lab advise tiny/base    or . $(BIN)/activate, then mse-lab --help'
-
-# Does the predicted group size train best? Hours; make study QUICK=1 takes minutes.
-study: $(VENV)/installed-train
-	$(BIN)/mse-lab train group-size --processes $$(getconf _NPROCESSORS_ONLN) $(if $(QUICK),--quick)
 
 test: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -49,10 +45,6 @@ $(VENV)/bin/python:
 
 $(VENV)/installed: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(PIP) -e '.[measure,math,data,lora,completion]'
-	touch $@
-
-$(VENV)/installed-train: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(PIP) -e '.[train]'
 	touch $@
 
 $(VENV)/installed-test: pyproject.toml requirements.lock | $(VENV)/bin/python

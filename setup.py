@@ -19,7 +19,7 @@ TABLES = (
     *("laws.csv", "manifest.json", "mse.csv", "prompts.csv", "prompts.sha256"),
 )
 PATTERNS = (
-    *(f"probes/{family}/*.yaml" for family in ("gsm8k", "lenient", "qwen", "studies")),
+    *(f"probes/{family}/*.yaml" for family in ("gsm8k", "lenient", "qwen")),
     *(
         "probes/smollm2/*.yaml",
         "probes/smollm2/*.txt",
@@ -30,8 +30,6 @@ PATTERNS = (
     *(f"probes/{run}/*.jinja" for run in RUNS),
     *(f"probes/{run}/model.safetensors" for run in RUNS),
     *("probes/prompts/arithmetic*.jsonl", "probes/worked/*.txt", "probes/phase/rewards.py"),
-    *("probes/wording/*.yaml", "probes/wording/*.jsonl", "probes/wording/*/*.json"),
-    "probes/wording/*/model.safetensors",
     *(f"results/{run}/{table}" for run in (*RUNS, *WITH_POOLS) for table in TABLES),
     *(f"results/{run}/pools.npz" for run in WITH_POOLS),
     "results/demo/environment.json",

@@ -20,12 +20,11 @@ error of every estimator at every group size G. Data flows one way, through a fo
     trainer_logs rollouts of a trainer -> values, zero-variance groups; no model
     answers     finished runs -> claims, advice, ranking
     report      words, figures and pages for a reader
-    studies     training, by theory and by TRL; they use the package as anybody could
     api         the Python doors: a function a file, and the results that they return
     trl         a callback that measures the live model of TRL's trainer
     commands    a command a file: its arguments, and what it calls
 
-Only policy, scores, measurement, run, studies and trl import torch; estimators, mse,
+Only policy, scores, measurement, run and trl import torch; estimators, mse,
 results and what follows from them are NumPy.
 
 Formulas, names and heads of columns share one notation:

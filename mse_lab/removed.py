@@ -26,6 +26,9 @@ WORDS: dict[str, str] = {
     "list": "use mse-lab without a command",
     "advise --optimizer": "leave it out; the size is chosen by the gradient's error",
     "along": "use advise PROBE --checkpoints 'out/checkpoint-*', a line for each",
+    "figure --training": "commit 808d59b draws the committed studies",
+    "theory": "commit 808d59b has it",
+    "train": "commit 808d59b has it",
 }
 
 

@@ -42,37 +42,13 @@ MAY_IMPORT["api.result"] |= {"probe.training"}
 MAY_IMPORT["api.rollouts"] = GROUND | {"trainer_logs", "report"}
 MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {"", "trl"}
-# What a study takes: the public door, and what it cannot do without, module by module.
-# Only the command line imports a study.
-OF_A_STUDY = GROUND | {
-    *("", "Advice", "Result", "analyse", "measure"),
-    *("estimators", "probe.streams", "mse.intervals", "answers.judgement"),
-    *("results.files", "report.drawing"),
-}
-MAY_IMPORT["studies.theory"] = OF_A_STUDY | {"mse.laws", "mse.moments"}
-MAY_IMPORT["studies.theory"] |= {"report.claims_report"}
-MAY_IMPORT["studies.training"] = OF_A_STUDY | {
-    *("probe.plain_text", "probe.probe_files", "probe.prompts", "probe.rewards"),
-    "probe.foreign_code",
-    *(
-        "probe.schema",
-        "probe.values",
-        "policy.policy",
-        "policy.sampling",
-        "policy.completions",
-    ),
-    *("policy.fingerprint", "policy.prompt_tokens", "scores.score_block"),
-    *("results.integrity", "results.folder", "results.inventory"),
-    *("run.prepare", "run.processes"),
-}
-MAY_IMPORT["studies"] = set()
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["__main__"] = {"commands"}
 
 TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors", "trl"}
-MODEL_SIDE = {"policy", "scores", "measurement", "run", "studies.training", "trl"}
+MODEL_SIDE = {"policy", "scores", "measurement", "run", "trl"}
 DRAWING = {"matplotlib", "seaborn", "jinja2"}
-DRAWERS = {"report", "studies.theory", "studies.training"}
+DRAWERS = {"report"}
 
 
 def imports_of(source):
@@ -133,12 +109,6 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("answers", "def late():\n    from transformers import AutoTokenizer"),
         ("answers", "import matplotlib.pyplot as plt"),
         ("policy", "from mse_lab.scores.factors import Factor"),
-        ("report", "from mse_lab.studies.training.trainer import train"),
-        ("run", "from mse_lab.studies.theory.study import study"),
-        ("studies.theory", "from mse_lab.mse.budget import Population"),
-        ("studies.theory", "from mse_lab.studies.training.settings import Study"),
-        ("studies.training", "from mse_lab.measurement.prompt import measure_prompt"),
-        ("studies.training", "from mse_lab.api.measure import in_memory_inputs"),
         ("report", "from trl import GRPOTrainer"),
         ("estimators", "from mse_lab import mse"),
         ("mse", "from mse_lab.results.tables import mse_table"),
@@ -157,8 +127,6 @@ def test_a_breach_is_seen(folder, source):
         ("run", "import torch\nfrom mse_lab.scores.factors import Factor"),
         ("report", "import seaborn\nfrom mse_lab.answers.advice import advise"),
         ("mse", "from mse_lab.mse.pools import Pools"),
-        ("studies.training", "import mse_lab\nfrom mse_lab import measure"),
-        ("commands", "from mse_lab.studies.theory.study import study"),
     ],
 )
 def test_what_is_lawful_is_let_through(folder, source):

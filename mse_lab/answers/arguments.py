@@ -30,8 +30,8 @@ ARGUMENTS: Mapping[Statement, tuple[Verdict, str]] = {
         short="the limit's covariance",
     ): (
         "fails",
-        "beta^2 is missing: the noise comes into step i times beta/i. `mse-lab theory` "
-        "simulates the theorem with it and without.",
+        "beta^2 is missing: the noise comes into step i times beta/i. The limit was "
+        "simulated with it and without (results/theory).",
     ),
     Statement(
         "Assumption 5 (steps beta/i)",

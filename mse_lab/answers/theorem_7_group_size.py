@@ -9,7 +9,7 @@ and held at its estimate; its own interval over prompts is that of G*.
 
 That N does not appear is a property of the formula, once Proposition 3 holds. No curve at a
 fixed policy can be evidence for or against it; what ties the best G to N is training in
-epochs (`mse_lab.studies.theory.epoch_noise`).
+epochs (mse_lab/README.md).
 """
 
 from collections.abc import Sequence

@@ -15,10 +15,7 @@ from mse_lab.removed import refusal_of_words
 from mse_lab.version import VERSION
 
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
-NAMES = (
-    *("demo", "init", "run", "plan", "train", "figure", "claims", "advise", "report"),
-    *("theory", "rollouts"),
-)
+NAMES = ("demo", "init", "run", "plan", "figure", "claims", "advise", "report", "rollouts")
 COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
 
 # Environment variables that say how OpenMP's threads wait.
@@ -38,11 +35,8 @@ examples:
   mse-lab report tiny/base     all of it on one page
   mse-lab figure               Figure 4 from finished runs; --phase: why so
   mse-lab claims tiny/base     the paper's statements, judged by a run
-  mse-lab theory               the paper's statements about training, on bandits
   mse-lab advise tiny/base --checkpoints 'out/checkpoint-*'
                                the answers along a training, a line each
-  mse-lab train group-size --quick
-                               does the predicted group size train best?
   mse-lab rollouts runs/x      what a trainer's logs tell; no model
   torchrun --nproc-per-node 8 run_mse.py run PROBE
                                one measurement, by eight processes

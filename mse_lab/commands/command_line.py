@@ -104,7 +104,6 @@ def number(
 group_size = number(int, f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "8")
 any_group_size = number(int, "group size", 1, LARGEST_SIZE, "8")
 completions = number(int, "number of completions", 1, LARGEST_BUDGET, "1024")
-seed = number(int, "seed", 0, LARGEST_SEED, "0")
 processes = number(int, "number of processes", 1, MOST_PROCESSES, "2")
 seconds = number(float, "number of seconds", LEAST, 1e9, "2.5")
 

@@ -3,6 +3,6 @@
 `make_subject` puts a policy, prompts and a reward together. `prompt.measure_prompt` draws,
 rewards and scores the completions of one prompt for a run, `sample.sample_prompt` those of
 a block for an advice; `looks` says how many of which prompts an advice takes. `memory` and
-its `footprint` say how much is done at once. Runs, the Python
-interface and training studies all use these functions.
+its `footprint` say how much is done at once. Runs and the Python interface use these
+functions.
 """

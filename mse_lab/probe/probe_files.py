@@ -16,7 +16,7 @@ from mse_lab.removed import refusal_of_key
 
 SUFFIXES = (".yaml", ".yml")
 
-STUDIES = "studies"  # The folder below `probes/` with the settings of training studies.
+STUDIES = "studies"  # The folder below `probes/` whose settings are not those of probes.
 
 Sections = TypeVar("Sections", bound=BaseModel)
 

@@ -70,9 +70,9 @@ def styles_of(names: Iterable[str]) -> dict[str, Style]:
     return {name: STYLES.get(name) or Style(*next(spare), name) for name in names}
 
 
-def colours_of(runs: int, palette: str = "plasma") -> list[str]:
+def colours_of(runs: int) -> list[str]:
     """Colours of n runs, dark to light in their order; none is an estimator's."""
-    return list(sns.color_palette(palette, runs).as_hex())
+    return list(sns.color_palette("plasma", runs).as_hex())
 
 
 def reach(intervals: Floats) -> Floats:

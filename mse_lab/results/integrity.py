@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from numpy.typing import NDArray
-
 from mse_lab.errors import InputError, in_short
 from mse_lab.results.files import write_json
-from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE, read_npz
+from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE
 
 REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
 REPAIR = "mse-lab run PROBE makes it again from pools.npz"
@@ -80,12 +78,6 @@ def write_manifest(folder: Path) -> None:
             with path.open("rb") as file:
                 digests[path.name] = _digest(file)
     write_json(folder / MANIFEST, digests)
-
-
-def read_arrays(path: Path, remedy: str = "") -> dict[str, NDArray[Any]]:
-    """Read all arrays of an `.npz`; refuse the file as `open_intact` does."""
-    with open_intact(path, remedy) as file:
-        return read_npz(file)
 
 
 def read(path: Path) -> Any:

@@ -101,8 +101,8 @@ def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path):
     "words",
     [
         ["init", "MODEL", ""],
-        ["train", "group-size", "--save", ""],
-        ["train", "group-size", "--save="],
+        ["report", "tiny/base", "--out", ""],
+        ["report", "tiny/base", "--out="],
         ["run", "tiny/base", "--set", " "],
         ["advise", "tiny/base", "--at", ""],
     ],

@@ -16,8 +16,7 @@ from mse_lab.commands.command_line import file_to_write
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.results.files import write_bytes
 
-# All but `theory`, which needs nothing and takes minutes.
-COMMANDS = [one for one in cli.COMMANDS if one != "theory"]
+COMMANDS = list(cli.COMMANDS)
 
 # Bytes of a file name that are no UTF-8 arrive as lone surrogates.
 ODD = ["", " ", ".", "..", "/", "~", "-", "--", "\n", "\x1b[2J", "\udcff"]

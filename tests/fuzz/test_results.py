@@ -15,7 +15,6 @@ import run_mse
 from mse_lab.arrays import LARGEST
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results.files import write_arrays, write_json
-from mse_lab.results.integrity import read_arrays
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 
 FILES = sorted({*FROM_POOLS, *FROM_MODEL, MANIFEST})
@@ -90,7 +89,7 @@ def spoil(path, kind, *how):
         parts[int(how[0] * (len(parts) - 1))] = how[1]
         path.write_text(",".join(parts))
     elif kind == "array" and path.suffix == ".npz":
-        arrays = read_arrays(path)
+        arrays = dict(np.load(path))
         name = sorted(arrays)[int(how[0] * (len(arrays) - 1))]
         with np.errstate(all="ignore"):
             write_arrays(path, {**arrays, name: ARRAYS[how[1]](arrays[name])})

@@ -79,7 +79,8 @@ def test_what_is_nobodys_own_is_not_given_a_strangers_text(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["setup", "probes.notebooks.execute", "probes.phase.grid", "tests", "build.lib"]
+    "name",
+    ["setup", "probes.notebooks.execute", "probes.making.score", "tests", "build.lib"],
 )
 def test_no_module_of_a_clone_runs(name, tmp_path, monkeypatch):
     """Whichever clone the folder is; beside it, and in other folders, names are free."""

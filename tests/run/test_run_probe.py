@@ -13,7 +13,6 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.integrity import read_arrays
 from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
 from mse_lab.run.resume import Outcome
@@ -71,7 +70,7 @@ def test_measured_mse_is_the_enumerated_one(finished, exact, name, size):
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
 def test_prompts_own_mse_where_there_is_no_aggregate(finished, exact, size):
     """Of each prompt, within four standard errors of its replicates."""
-    errors = read_arrays(finished[0] / "errors.npz")[f"opo/{size}"]
+    errors = dict(np.load(finished[0] / "errors.npz"))[f"opo/{size}"]
     standard_error = errors.std(1, ddof=1) / np.sqrt(errors.shape[1])
     truth = np.array([one.mse(ESTIMATORS["opo"], size) for one in exact])
     assert (abs(errors.mean(1) - truth) < 4 * standard_error).all()
@@ -102,7 +101,7 @@ def test_files_of_a_result(finished):
     results = ResultsFolder(folder)
     assert results.is_complete()
     assert load_probe(folder / "config.yaml") == probe
-    errors = read_arrays(folder / "errors.npz")
+    errors = dict(np.load(folder / "errors.npz"))
     assert errors["grpo/4"].shape == (3, 1200 // 4)
     table = pd.read_csv(folder / "mse.csv").set_index(["estimator", "group_size"])
     np.testing.assert_allclose(

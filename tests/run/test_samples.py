@@ -10,7 +10,6 @@ from mse_lab.errors import InputError
 from mse_lab.measurement.looks import Look
 from mse_lab.measurement.subject import make_subject
 from mse_lab.results.files import write_arrays
-from mse_lab.results.integrity import read_arrays
 from mse_lab.run import processes
 from mse_lab.run import samples as kept
 from mse_lab.run.prepare import load, prepare
@@ -109,7 +108,7 @@ def test_processes_share_the_prompts(context):
 
 
 def flip_rewards(path):
-    arrays = read_arrays(path)
+    arrays = dict(np.load(path))
     write_arrays(path, arrays | {"rewards_N": 1 - arrays["rewards_N"]})
 
 

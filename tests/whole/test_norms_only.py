@@ -16,7 +16,6 @@ from mse_lab.report.drawing import Style, draw_line
 from mse_lab.report.figure_4 import compose
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.integrity import read_arrays
 from mse_lab.scores.score_block import Scoring, score_block
 
 NAMES = ["vanilla", "grpo", "oracle", "grpo-std", "opo"]
@@ -133,7 +132,7 @@ def test_what_needs_norms_only_stays(folders, kind):
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_the_run_says_so_and_is_finished(folders, kind, capsys):
     folder = folders[kind]
-    assert not read_arrays(folder / "errors.npz")
+    assert not dict(np.load(folder / "errors.npz"))
     assert ResultsFolder(folder).is_complete()
     [warning] = warnings_of(folder)
     for words in ("model.memory", "a smaller largest group size", "no law for opo"):

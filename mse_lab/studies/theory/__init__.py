@@ -1,1 +1,0 @@
-"""The paper's statements about training, tested on bandits that can be enumerated."""
