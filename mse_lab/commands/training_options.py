@@ -20,8 +20,9 @@ TRAINERS = ("trl", "ms-swift", "verl", "openrlhf")
 
 
 def own_words(words: Sequence[str]) -> Sequence[str]:
-    """Leave out the words that belong to a trainer."""
-    return words[: words.index(WORDS)] if WORDS in words else words
+    """Leave out the words that belong to a trainer, whose command is `advise`."""
+    theirs = "advise" in words[:1] and WORDS in words
+    return words[: words.index(WORDS)] if theirs else words
 
 
 def add_training(parser: Parser) -> None:
