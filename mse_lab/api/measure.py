@@ -74,7 +74,8 @@ def measure(
             ours; `id` and `category` may be missing.
         reward: A name as in a probe; or a function `(text, row) -> float` of a completion's
             text and its prompt's mapping; or one as for TRL, `(completions, **columns) ->
-            list`, which is called for some completions of one prompt.
+            list`, which is called for some completions of one prompt; or verl's
+            `compute_score`, called by its names.
         group_sizes: Group sizes G, or one; each divides the largest.
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.

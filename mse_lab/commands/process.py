@@ -87,8 +87,21 @@ def _interrupt(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
+def _keep_apart() -> TextIO:
+    """Keep standard output for what this process prints; its children's goes to the screen.
+
+    So it is one document where it is read by a program, whatever a reward may start.
+    """
+    own = os.fdopen(os.dup(1), "w", encoding=getattr(sys.stdout, "encoding", None))
+    os.dup2(2, 1)
+    return own
+
+
 def set_up_console() -> None:
     """Let Ctrl-C end this process at once, and a lost screen end nothing."""
+    if "--json" in sys.argv:
+        with suppress(OSError):  # Either of them may be closed.
+            sys.stdout = _keep_apart()
     # A process that a shell starts in the background ignores Ctrl-C, and goes on so.
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _interrupt)

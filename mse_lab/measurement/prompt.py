@@ -92,7 +92,7 @@ def draw_pool(
     texts = drawn.texts(subject.policy)
     if supplied is not None and probe.reward == "supplied":
         return CompletionPool(name, drawn, texts, supplied.rewards(prompt.id, name))
-    rewarded = reward_completions(subject.reward, texts, prompt)
+    rewarded = reward_completions(subject.reward, texts, prompt, drawn.unpadded)
     return CompletionPool(name, drawn, texts, *rewarded)
 
 

@@ -8,7 +8,7 @@ import importlib.util
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, redirect_stdout
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,11 @@ def protect(value: Any) -> Any:
 def guard(what: str) -> Iterator[None]:
     """Turn an error of foreign code into one line that begins with `what`.
 
-    The working folder is restored if the code changes it.
+    What the code prints goes to standard error, and the working folder is restored if it
+    changes it.
     """
     try:
-        with chdir("."):
+        with chdir("."), redirect_stdout(sys.stderr):
             yield
     except (KeyboardInterrupt, InputError):
         raise

@@ -2,25 +2,24 @@
 
 A reward is a pure function. The text is the completion up to its first end token, decoded
 without special tokens. `REWARDS` lists the built-in rewards; a user's function comes from
-`load_reward`.
+`load_reward`, in one of the forms of `reward_functions.py`.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from functools import update_wrapper
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import LARGEST, Floats
+from mse_lab.arrays import Floats
 from mse_lab.errors import InputError, nearest, shorten
-from mse_lab.probe.foreign_code import guard, load_extra, load_function
+from mse_lab.probe.foreign_code import load_extra, load_function
 from mse_lab.probe.identity import identify_named
 from mse_lab.probe.mathematics import GaveUp, are_equal
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.trainer_prompts import as_rewards_of, has_trl_signature
+from mse_lab.probe.reward_functions import Ids, UserReward
 
 Reward = Callable[[str, Mapping[str, Any]], float]
 
@@ -178,45 +177,6 @@ def identify_reward(reward: Reward, name: str) -> str:
     return "" if function is None else identify_named(function, name)
 
 
-class UserReward:
-    """A user's function of either signature; a line for each error and unusable value.
-
-    `what` names it; in a `chat` a function of TRL's signature gets messages.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], what: str, *, chat: bool = False
-    ) -> None:
-        update_wrapper(self, function)
-        self._rewards_of = as_rewards_of(function, what, chat)
-        if chat and has_trl_signature(function):
-            what += ", given messages as prompts.chat is true"
-        self._what = what
-
-    def __call__(self, text: str, prompt: Mapping[str, Any]) -> float:
-        """Reward one completion of a prompt."""
-        return self.together([text], prompt)[0]
-
-    def together(self, texts: Sequence[str], prompt: Mapping[str, Any]) -> list[float]:
-        """Reward completions of one prompt, those of TRL's signature in few calls."""
-        where = f"prompt {shorten(str(prompt.get('id')))}"
-        with guard(f"{self._what}: failed on {where}"):
-            numbers = list(map(_as_number, self._rewards_of(texts, prompt)))
-        for number in numbers:
-            if not abs(number) <= LARGEST:
-                raise InputError(
-                    f"{self._what}: gave {number:g} on {where}; it must be a finite number "
-                    f"of size {LARGEST:g} at most"
-                )
-        return numbers
-
-
-def _as_number(value: Any) -> float:
-    if isinstance(value, str | bytes):
-        raise TypeError(f"it gave the text {value!r}, not a number")
-    return float(value)
-
-
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:
     try:
         return reward(text, prompt.record)
@@ -235,10 +195,12 @@ class Rewards(NamedTuple):
     given_up: int
 
 
-def reward_completions(reward: Reward, texts: Sequence[str], prompt: Prompt) -> Rewards:
-    """Compute the rewards of a prompt's completions; ours once for equal texts."""
+def reward_completions(
+    reward: Reward, texts: Sequence[str], prompt: Prompt, ids: Ids = None
+) -> Rewards:
+    """Compute the rewards of a prompt's completions, whose token ids may be known."""
     if isinstance(reward, UserReward):
-        return Rewards(np.array(reward.together(texts, prompt.record)), 0)
+        return Rewards(np.array(reward.together(texts, prompt.record, ids)), 0)
     rewards: dict[str, float] = {}
     for text in dict.fromkeys(texts):
         # A text whose comparison is given up has no entry.

@@ -17,9 +17,9 @@ from mse_lab.policy.policy import Policy
 from mse_lab.probe.identity import identify
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
+from mse_lab.probe.reward_functions import UserReward
 from mse_lab.probe.rewards import (
     Reward,
-    UserReward,
     identify_reward,
     load_reward,
     try_reward,

@@ -4,7 +4,8 @@ import pytest
 
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import UserReward, exact, supplied
+from mse_lab.probe.reward_functions import UserReward
+from mse_lab.probe.rewards import exact, supplied
 
 
 def prompts(*answers):

@@ -34,7 +34,7 @@ CALLS = {"raise ValueError('a\\nb\\x1b[1m')": r"ValueError: a b\x1b[1m",
          "raise ValueError('x' * 10**6)": "xxx ... xxx",
          "return reward(text, prompt)": "RecursionError", "return missing": "NameError",
          "return 'right'": "gave the text 'right', not a number",
-         "return None": "TypeError", "return [0, 1]": "TypeError",
+         "return [0, 1]": "TypeError",
          "return 1j": "TypeError", "return 10**400": "OverflowError"}  # fmt: skip
 
 NUMBERS = ["float('nan')", "float('inf')", "1e31", "10**300"]

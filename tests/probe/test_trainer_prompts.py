@@ -5,7 +5,8 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import UserReward, reward_completions
+from mse_lab.probe.reward_functions import UserReward
+from mse_lab.probe.rewards import reward_completions
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 
 ROWS = [{"prompt": f"{at} + 1 =", "problem": "mine", "answer": at + 1} for at in range(9)]
@@ -74,7 +75,8 @@ def test_a_chat_has_the_tokens_of_the_trainer(adds):
 
 def rewards(reward, row, *texts, state=None):
     guarded = UserReward(as_row_reward(reward, state), "reward")
-    return reward_completions(guarded, texts, Prompt("0", "", "", row)).values_N.tolist()
+    ids, prompt = [[ord(one) for one in text] for text in texts], Prompt("0", "", "", row)
+    return reward_completions(guarded, texts, prompt, ids).values_N.tolist()
 
 
 def test_a_reward_of_trls_form_gets_the_columns():
@@ -83,14 +85,13 @@ def test_a_reward_of_trls_form_gets_the_columns():
     def reward(completions, problem, **columns):
         seen.update(columns, problem=problem, completions=completions)
         columns["log_metric"]("a", 1.0)
-        return [0.5, 1.0]
+        return [0.5 + (text == "1") / 2 for text in completions]
 
     (row,) = as_prompt_set({0: ROWS[0]}, None)
     assert rewards(reward, row, "2", "1", state="state") == [0.5, 1.0]
-    assert seen["completions"] == ["2", "1"]
-    assert seen["problem"] == ["mine"] * 2
-    assert seen["prompts"] == ["0 + 1 ="] * 2
-    assert seen["answer"] == [1] * 2
+    assert (seen["completions"], seen["completion_ids"]) == (["1"], [[ord("1")]])
+    assert (seen["problem"], seen["prompts"]) == (["mine"], ["0 + 1 ="])
+    assert seen["answer"] == [1]
     assert seen["trainer_state"] == "state"
     assert "prompt" not in seen
 
@@ -112,120 +113,3 @@ def test_a_reward_of_text_and_row_gets_its_own_row():
         lambda text, row: text == str(row["answer"]) and row["problem"], 0
     )
     assert reward("2", row) == "mine"
-
-
-@pytest.mark.parametrize(
-    ("reward", "words"),
-    [
-        (lambda completions, solution: [0.0], "solution"),
-        (lambda completions, **columns: [columns["solution"]], "KeyError: 'solution'"),
-        (lambda completions, **columns: [0.0, 1.0], "2 rewards for 1 completions"),
-        (lambda completions, **columns: [None], "TypeError"),
-    ],
-)
-def test_a_reward_that_fails_is_one_line(reward, words):
-    (row,) = as_prompt_set({0: ROWS[0]}, None)
-    with pytest.raises(InputError, match=words):
-        UserReward(as_row_reward(reward, None), "reward")("2", row)
-
-
-ROW = {"id": "q7", "problem": "1 + 1", "answer": "2", "level": 3}
-PROMPT = Prompt(id="q7", text="1 + 1 =", category="", record=ROW)
-
-
-def graded(function, *texts, chat=False):
-    reward = UserReward(function, "reward = mine:reward", chat=chat)
-    return reward_completions(reward, texts, PROMPT).values_N.tolist()
-
-
-def of_completions(completions, answer, **kwargs):
-    assert kwargs["prompts"] == ["1 + 1"] * len(completions)
-    assert kwargs["level"] == [3] * len(completions)
-    pairs = zip(completions, answer, strict=True)
-    return [float(text == answer) for text, answer in pairs]
-
-
-def without_kwargs(prompts, completions):
-    return np.array([len(one) for one in completions])
-
-
-def of_messages(completions, prompts, **kwargs):
-    assert prompts == [[{"role": "user", "content": "1 + 1"}]] * 2
-    assert completions[0][0]["role"] == "assistant"
-    return [float(one[0]["content"] == "2") for one in completions]
-
-
-class Callable:
-    def __call__(self, completions, **kwargs):
-        return [1.0] * len(completions)
-
-
-def test_a_reward_for_trl_is_called_as_trl_calls_it():
-    """With the columns of the row by name, a list for all completions."""
-    assert graded(of_completions, "2", "3", "2") == [1, 0, 1]
-    assert graded(without_kwargs, "", "ab") == [0, 2]
-    assert graded(Callable(), "a") == [1]
-    assert graded(of_messages, "2", "3", chat=True) == [1, 0]
-
-
-def test_a_reward_for_trl_is_called_once_for_a_prompts_completions():
-    """Copies come as in training, 64 completions at most, and each has its row."""
-    calls = []
-
-    def reward(completions, level, **columns):
-        calls.append(list(completions))
-        level[0].clear()
-        return range(len(completions))
-
-    row = {**ROW, "level": [3]}
-    guarded = UserReward(reward, "reward")
-    texts = ["a", "b", "a"] * 30
-    found = reward_completions(guarded, texts, Prompt("q7", "", "", row)).values_N
-    assert calls == [texts[:64], texts[64:]]
-    assert found.tolist() == [*range(64), *range(26)]
-    assert row["level"] == [3]
-
-
-def test_ours_is_called_once_for_equal_texts():
-    calls = []
-    assert graded(lambda text, row: calls.append(text) or 1.0, "a", "b", "a") == [1, 1, 1]
-    assert calls == ["a", "b"]
-
-
-def test_a_reward_for_trl_gets_the_turns_of_a_chat():
-    chat = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
-    seen = []
-
-    def reward(prompts, completions):
-        seen.extend(prompts)
-        return [1.0] * len(prompts)
-
-    row = {"id": "q7", "problem": chat}
-    guarded = UserReward(reward, "reward", chat=True)
-    reward_completions(guarded, ["a"], Prompt("q7", "1 + 1", "", row))
-    assert seen == [chat]
-
-
-def test_one_that_wants_texts_is_told_of_the_chat():
-    with pytest.raises(InputError, match=r"given messages as prompts.chat is true: failed"):
-        graded(lambda completions: [int(one) for one in completions], "2", chat=True)
-
-
-def test_ours_is_called_with_a_text_and_a_row():
-    assert graded(lambda text, row: row["level"] * len(text), "ab") == [6]
-    assert graded(lambda *both: len(both), "ab") == [2]
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda text: 1.0, r"takes \(text\); write \(text, row\) -> float, or as for TRL"),
-        (lambda text, row, level: 1.0, r"takes \(text, row, level\); write"),
-        (lambda completions: [], "gave 0 rewards for 1 completions"),
-        (lambda completions: [None], "TypeError"),
-        (lambda completions, completion_ids: [0], "'completion_ids'"),
-    ],
-)
-def test_another_form_is_refused_with_those_that_are_taken(function, message):
-    with pytest.raises(InputError, match=message):
-        graded(function, "a")

@@ -137,7 +137,7 @@ def test_an_answer_takes_two_prompts_whose_rewards_differ(
 ):
     seen = {}
 
-    def reward(function, texts, prompt):
+    def reward(function, texts, prompt, ids):
         place = seen.setdefault(prompt.id, len(seen))
         return np.arange(len(texts)) % 2.0 * (place < differ), 0
 
@@ -153,7 +153,7 @@ def test_the_first_prompt_is_shown_as_the_model_gets_it(measure, capsys):
     assert re.search(r"^rewards: 1 for its reference answer '\d', 0 for '\d'$", said, re.M)
 
 
-def ones(reward, texts, prompt):
+def ones(reward, texts, prompt, ids):
     return np.ones(len(texts)), 0
 
 
