@@ -1,16 +1,16 @@
-"""Runs on which the paper's statements are true or false by design, and their verdicts.
+"""Runs on which the paper's statements are true or false by design, and the truth of each.
 
-Tests are at the level 0.99 and seeds are fixed: a correct statement that is put to other
-seeds fails in at most one of a hundred. "Independent of N" cannot be violated, being an
-identity; it is only shown to be left undecided where there is no best group size.
+Verdicts are at the level 0.99 and seeds are fixed.
 """
 
+import math
 from dataclasses import replace
 from functools import cache
 from itertools import product
 
 import numpy as np
 
+from mse_lab.answers import statements as s
 from mse_lab.probe.probe_files import dump_probe, parse_probe
 from mse_lab.results.folder import ResultsFolder
 from simulated import DIMENSIONS, Design, analysed, write_tables
@@ -23,8 +23,8 @@ def make_design(values, right=1.0, signal=0.2, common=False, scale=1.0):
     """Make prompts with scores W = s r f(Z) u + t v / 2, u and v orthonormal.
 
     s, t = -1, 1 and r = 1, 2 with equal chances; f is 1, but `right` for right
-    completions; E[Z | t] = V + signal t. So g = signal v / 2, and ||W||^2 is independent of
-    Z where `right` is 1.
+    completions, of each prompt or of all; E[Z | t] = V + signal t. So g = signal v / 2, and
+    ||W||^2 is independent of Z where `right` is 1.
 
     Args:
         values: Least and largest V.
@@ -42,8 +42,9 @@ def make_design(values, right=1.0, signal=0.2, common=False, scale=1.0):
     s, r, t, z = np.array(list(product((-1, 1), (1, 2), (-1, 1), (0, 1)))).T
     chance_PC = value_P[:, None] + signal * t
     probability_PC = np.where(z == 1, chance_PC, 1 - chance_PC) / 8
-    along_u, along_v = s * r * np.where(z == 1, right, 1.0), t / 2
-    score_PCD = along_u[:, None] * u[:, None] + along_v[:, None] * v[:, None]
+    lengths = np.where(z == 1, np.broadcast_to(right, PROMPTS)[:, None], 1.0)
+    along_u, along_v = s * r * lengths, t / 2
+    score_PCD = along_u[..., None] * u[:, None] + along_v[:, None] * v[:, None]
     return Design(probability_PC, scale * score_PCD, np.tile(z.astype(float), (PROMPTS, 1)))
 
 
@@ -52,8 +53,12 @@ DESIGNS = {
     "fair": make_design((0.3, 0.8)),
     # Right completions have small scores, as in language models.
     "quiet": make_design((0.5, 0.8), right=0.2),
+    # On half of the prompts, and as much larger ones on the others: r is 0, r^2 is not.
+    "mixed": make_design((0.5, 0.5), right=np.tile([0.6, 1.4], PROMPTS // 2)),
     # Right completions are rare and their scores long: zeta is far below T.
     "loud": make_design((0.05, 0.15), right=3.0, signal=0.05),
+    # The same with many right ones: zeta is far above T.
+    "easy": make_design((0.85, 0.95), right=3.0, signal=0.04),
     # One gradient for all prompts: c1 = 0.
     "common": make_design((0.5, 0.5), common=True),
     "small": make_design((0.3, 0.8), scale=0.5),
@@ -65,12 +70,12 @@ def evidence_of(name, pools, sizes, level=0.95, draws=500):
 
 
 @cache
-def draw(kind, seed=1, sizes=SIZES):
-    pools = DESIGNS[kind].draw(np.random.default_rng(seed), 1024, 4, max(sizes))
+def draw(kind, seed=1, sizes=SIZES, blocks=4):
+    pools = DESIGNS[kind].draw(np.random.default_rng(seed), 1024, blocks, max(sizes))
     return evidence_of(f"{kind}-{seed}", pools, sizes, level=LEVEL)
 
 
-def with_gram(evidence, change):
+def _with_gram(evidence, change):
     """Change <W_i, W_j> for i != j; score norms and so all moments stay."""
     gram = evidence.pools.gram_PKGG.copy()
     change(gram)
@@ -85,33 +90,65 @@ def scores_with_a_mean(evidence):
     def change(gram):
         gram += 0.8 * evidence.pools.norms2_PN.mean()
 
-    return with_gram(evidence, change)
+    return _with_gram(evidence, change)
 
 
 def scores_that_agree_in_large_groups(evidence):
     """Completions of different groups of four have scores in common.
 
-    Vanilla's error then stays up where G grows.
+    Vanilla's error then stays up where G grows, and GRPO-type's, whose weights sum to zero,
+    falls below its law.
     """
 
     def change(gram):
         fours = np.arange(gram.shape[-1]) // 4
         gram += 3 * evidence.pools.norms2_PN.mean() * (fours[:, None] != fours)
 
-    return with_gram(evidence, change)
+    return _with_gram(evidence, change)
 
 
-def verdicts(claims):
-    """Verdicts on the statements as a whole."""
-    return {claim.statement: claim.verdict for claim in claims if claim.group_size is None}
+def scores_that_agree_in_fours(evidence):
+    """Completions of one group of four have scores in common.
+
+    GRPO-type's weights sum to zero: its error at G = 4 is far below the law.
+    """
+
+    def change(gram):
+        fours = np.arange(gram.shape[-1]) // 4
+        gram += 0.7 * evidence.pools.norms2_PN.mean() * (fours[:, None] == fours)
+
+    return _with_gram(evidence, change)
 
 
-def by_size(claims, statement):
-    return {
-        claim.group_size: claim.verdict
-        for claim in claims
-        if claim.statement == statement and claim.group_size is not None
-    }
+def norms_only(evidence):
+    """Forget the products between completions, so that there are no replicates."""
+    return _with_gram(evidence, lambda gram: gram.fill(np.nan))
+
+
+def is_true(about, moments, size=None):
+    """Whether a statement about one run is true by its prompts' moments; None if unknown.
+
+    Asymptotic statements, and those about no group size, are those for G to infinity.
+    """
+    trace, zeta = moments.trace_oracle.sum(), moments.zeta.sum()
+    vanilla, best = moments.constant_baseline(0.0).sum(), moments.trace_best.sum()
+    grpo = trace + zeta / ((size or math.inf) - 1)
+    correlated = not np.allclose(moments.best_baseline, moments.value, rtol=1e-6)
+    if about in (s.ON_AVERAGE, s.ON_EACH):
+        return None if correlated else True
+    if about is s.PROMPT_ONLY:
+        return bool(trace <= best * (1 + 1e-9))
+    if about is s.VANILLA:
+        return bool(trace < vanilla)
+    if about in (s.LARGEST, s.NEAR_AT_8, s.NEAR_FROM_32):
+        limit = vanilla if about is s.LARGEST else 1.05 * trace
+        return bool(max(grpo, trace) < limit) if size else None
+    return None if about is s.ORDER else True
+
+
+def wholes(claims):
+    """The claims about statements as a whole, by what they are about."""
+    return {claim.about: claim for claim in claims if claim.group_size is None}
 
 
 def take(design, prompts):

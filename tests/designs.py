@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.truths import Truth
-from mse_lab.answers.theorem_2_mse import LAW, judge_expansion
+from mse_lab.answers.claims import judge
+from mse_lab.answers.evidence import theorem_2
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, measure_curves, paired_ratio
 from mse_lab.mse.reference_noise import draw_reference_noise
@@ -155,10 +156,6 @@ def refuse(made, runs, seed=1):
     refused = 0
     for _ in range(runs):
         result = analysed(made.draw(rng), (4, 16, 64), resamples=300)
-        [whole] = [
-            one
-            for one in judge_expansion(result)
-            if one.statement == LAW.name and one.group_size is None
-        ]
+        [whole, *_] = judge(theorem_2(result), (result.name,), result.level)
         refused += whole.verdict == "fails"
     return refused

@@ -34,10 +34,6 @@ from mse_lab.results.folder import ResultsFolder
 # What the statements and the ratios compare; each has a law for any rewards.
 COMPARED = ("vanilla", "grpo", "oracle", "best-constant")
 
-# Said of runs with norms only.
-UNTESTED = "Without replicates nothing can tell the law from the truth."
-BY_LAW = "By the law alone, for there are no replicates."
-
 
 class MeasuredRun(Judged, Analysis):
     """The analysis of one run, or of anybody's pools, with what several answers need."""
@@ -61,15 +57,6 @@ class MeasuredRun(Judged, Analysis):
     def law_only(self) -> bool:
         """Whether products are unknown, so that laws stand for replicates everywhere."""
         return not self.pools.has_cross_products
-
-    @property
-    def source(self) -> str:
-        """What `mse_of` comes from."""
-        return "law" if self.law_only else "replicates"
-
-    def explain(self, reason: str) -> str:
-        """Add to a reason what it rests on, where that is not the replicates."""
-        return f"{reason} {BY_LAW}" if self.law_only else reason
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -10,7 +10,6 @@ import pandas as pd
 
 from mse_lab.answers import advice
 from mse_lab.answers.measured_run import MeasuredRun
-from mse_lab.answers.statement import claims_table, judge_run
 from mse_lab.errors import InputError, nearest
 from mse_lab.probe.training import DEFAULT, Setting
 from mse_lab.results.checks import Check, none_failed
@@ -103,13 +102,17 @@ class Result(MeasuredRun):
 
         Returns:
             The rows of `claims.csv`, one for each statement and `group_size`, if any:
-            `statement`, `kind`, `run`, `group_size`, `says`, `measured`, `value` with its
-            interval `low` to `high`, `p_value`, `verdict` (holds, fails, undecided or
-            premise fails), `reason`, `would_fail`.
+            `statement`, `kind` (evidence, or an identity), `run`, `group_size`, `says`,
+            `number` (what it is), `value` with its interval `low` to `high`, `p_value`,
+            `verdict` (holds, fails, undecided or outside its assumptions), `sentence`,
+            `would_fail`.
 
         Raises:
             InputError: There is no group size of two or more.
         """
+        from mse_lab.answers.claims import claims_table
+        from mse_lab.answers.evidence import judge_run
+
         return claims_table(judge_run(self))
 
     @cached_property

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.random_prompts import SOURCES, population
 from benchmarks.tables import table
-from benchmarks.truths import Told, Truth, of_advice, of_fixed_prompts, of_ranking, of_side
+from benchmarks.truths import Told, Truth, of_advice, of_fixed_prompts, of_side
 from benchmarks.truths_of_claims import of_claims
 from designs import DESIGNS, cover, refuse
 from mse_lab.answers import advice
@@ -57,7 +57,6 @@ def told_by(name, seed) -> tuple[list[Told], bool]:
     whole, (own, result) = Truth(population(name)), analyse_one(name, seed)
     found = [
         *of_fixed_prompts(result, own, LEVEL),
-        *of_ranking(result, own),
         *of_advice(result.advice, whole),
         of_side(result.advice.regime, whole),
         *of_claims(result, own, whole),

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.ranking import nearest_size, rank_estimators
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.estimators import Estimator, find_estimator
@@ -192,19 +191,6 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
                 yield Told(kind, at, found, float(number))
     for row, true in zip(result.norm_ratios, truth.prompts_rho, strict=True):
         yield Told("rho of a prompt", "", Estimate(*row), float(true))
-
-
-def of_ranking(result, truth: Truth) -> Iterator[Told]:
-    """The parts of biased estimators' MSE, of those that have a law."""
-    size, level = nearest_size(result), result.level
-    ranked, _ = rank_estimators(result, size)
-    for estimator, curve, _ in ranked:
-        law = find_law(estimator, size, binary=truth.binary)
-        if law and not estimator.unbiased:
-            exact = truth.decomposed(estimator, size)
-            for part in ("slope", "bias2", "variance"):
-                true = float(getattr(exact, part))
-                yield Told(part, estimator.name, curve.interval(part, level), true)
 
 
 def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:

@@ -12,22 +12,19 @@ import pytest
 from mse_lab.answers.measured_run import read_run
 from mse_lab.errors import InputError
 from mse_lab.mse.replicates import Key
-from mse_lab.report.page import compose_page, draw_prompts, write_report
+from mse_lab.report.page import compose_page, side_by_side, write_report
 from simulated import analysed, make_design, with_rewards
 from written_runs import EVIL, simulate, write_run
 
-SECTIONS = ["advice", "overview", "figure4", "estimators", "prompts", "claims",
-            "environment", "notation"]  # fmt: skip
-EACH_RUN = ["ranking", "advice"]
 VOID = {"meta", "img"}
 
 
 class Reader(HTMLParser):
-    """Collects ids, links and texts, and sees that every tag is closed in its turn."""
+    """Collects heads, links and texts, and sees that every tag is closed in its turn."""
 
     def __init__(self):
         super().__init__()
-        self.open, self.ids, self.links, self.tags = [], [], [], set()
+        self.open, self.heads, self.links, self.tags = [], [], [], set()
 
     def handle_starttag(self, tag, attrs):
         self.handle_startendtag(tag, attrs)
@@ -36,11 +33,14 @@ class Reader(HTMLParser):
 
     def handle_startendtag(self, tag, attrs):
         self.tags.add(tag)
-        self.ids += [value for key, value in attrs if key == "id"]
         self.links += [value for key, value in attrs if key in ("href", "src")]
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "h2":
+            self.heads.append(data)
 
 
 def read(page):
@@ -49,6 +49,11 @@ def read(page):
     reader.close()
     assert not reader.open
     return reader
+
+
+def write(folders, output):
+    write_report(folders, output)
+    return output.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -60,84 +65,50 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A run of three prompts."""
-    return write_run(tmp_path_factory.mktemp("small") / "run", simulate(prompts=3))
-
-
-@pytest.fixture(scope="module")
 def page(folders, tmp_path_factory):
-    output = tmp_path_factory.mktemp("page") / "report.html"
-    write_report(folders, output)
-    return output.read_text(encoding="utf-8")
+    return write(folders, tmp_path_factory.mktemp("page") / "report.html")
 
 
-def test_every_section_for_every_run(page):
-    ids = read(page).ids
-    assert [one for one in ids if one in SECTIONS] == SECTIONS
-    assert {f"{part}-run{run}" for part in EACH_RUN for run in (1, 2)} <= set(ids)
-    # The advice, Figure 4, and the prompts.
-    assert page.count('<img src="data:image/svg+xml;base64,') == 2 * 3
-
-
-def test_the_answer_stands_before_everything_else(page):
-    """A sentence for each run above the contents; what few look for is folded."""
-    head = page[: page.index("<nav")]
-    assert head.count('<p class="headline">') == 2
+def test_the_answers_come_first_and_once(page):
+    head = page[: page.index("<h2")]
+    assert head.count('<p class="headline">') == page.count('<p class="headline">') == 2
     assert len(re.findall("(Keep|Set|Cannot tell whether) num", head)) == 2
-    folded = re.findall(r'<section id="(\w+)">\s*<details>', page)
-    assert folded == ["claims", "environment", "notation"]
-    # On paper, too: unfolded they are 19 sheets, folded 5.
-    assert "beforeprint" not in page
-    assert "details-content" not in page
-
-
-def test_ids_are_unique_and_links_lead_somewhere(page):
-    reader = read(page)
-    assert len(set(reader.ids)) == len(reader.ids)
-    links = {link for link in reader.links if link.startswith("#")}
-    assert {link.removeprefix("#") for link in links} <= set(reader.ids)
-
-
-def test_the_phase_diagram_counts_by_the_nearer_baseline(folders):
-    source = read_run(folders[0])
-    caption, _ = draw_prompts(source)
-    best, value = source.moments.best_baseline, source.moments.value
-    nearer = (abs(best - value) < best).sum()
-    assert caption.endswith(f"nearer to V than to 0 at {nearer} of {len(value)} prompts.")
+    assert read(page).heads == [
+        *("The runs", "Figure 4: MSE and group size", "Which group size", "Estimators"),
+        *("Prompt by prompt", "The paper's statements", "Where and how they were made"),
+    ]
+    # Figure 4, a step of each run, and the prompts.
+    assert page.count('<img src="data:image/svg+xml;base64,') == 4
+    assert "--" not in re.sub(r"<style>.*?</style>|<img[^>]*>", "", page, flags=re.DOTALL)
 
 
 def test_nothing_comes_from_outside(page):
     reader = read(page)
-    assert all(
-        link.startswith(("#", "data:image/svg+xml;base64,")) for link in reader.links
-    )
-    assert not reader.tags & {"link", "iframe", "object", "embed", "base"}
-    assert "@import" not in page
-    assert "http" not in page
-    assert "url(" not in page
-
-
-def test_what_comes_from_files_is_escaped(page):
-    assert page.count("<script") == 1
-    # The run's name, its model, its warning, its check and its environment.
-    assert page.count("&lt;script&gt;") >= 5
-    assert "alert(&#39;&amp;&#39;)" in page
-
-
-def test_verdicts_stand_in_words(page):
-    assert "✓ holds" in page
-    assert "✗ fails" in page
-
-
-def test_small_enough_for_a_phone(page):
+    assert all(link.startswith("data:image/svg+xml;base64,") for link in reader.links)
+    assert not reader.tags & {"script", "link", "iframe", "object", "embed", "base"}
+    assert not re.search(r"@import|http|url\(", page)
     assert len(page.encode()) < 2_000_000
 
 
+def test_what_comes_from_files_is_escaped(page):
+    # The run's name, its model, its warning, its check and its environment.
+    assert page.count("&lt;script&gt;") >= 5
+    assert "<script" not in page
+    table = side_by_side({"<a>": {"<b>": "<c>"}, "d": {"e": "f" * 200}})
+    assert "<b>" not in table
+    assert "&lt;c&gt;" in table
+    assert "f" * 200 in table
+    assert table.count("<td>–</td>") == 2
+
+
 def test_the_same_runs_give_the_same_bytes(folders, page, tmp_path):
-    output = tmp_path / "new" / "report.html"
-    write_report(folders, output)
-    assert output.read_bytes() == page.encode()
+    assert write(folders, tmp_path / "new" / "report.html") == page
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A run of three prompts."""
+    return write_run(tmp_path_factory.mktemp("small") / "run", simulate(prompts=3))
 
 
 @pytest.mark.parametrize(
@@ -157,19 +128,22 @@ def test_an_unfinished_folder_is_refused(small, tmp_path, missing, words):
     assert not (tmp_path / "report.html").exists()
 
 
-def test_no_run_is_refused(tmp_path):
+def test_no_run_and_runs_of_single_completions_are_refused(tmp_path):
     with pytest.raises(InputError, match="name one"):
         write_report([], tmp_path / "report.html")
+    rng = np.random.default_rng(0)
+    pools, entries = make_design(rng).draw(rng, 64, 8, 16), ["vanilla", "oracle"]
+    with pytest.raises(InputError, match=r"group_sizes = \[1\]: claims need one of 2"):
+        compose_page([analysed(pools, [1], estimators=entries)])
 
 
 def test_a_failed_check_stands_at_the_top(tmp_path):
     folder = write_run(tmp_path / "run", simulate(prompts=3), checks_hold=False)
-    write_report([folder], tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "FAILED: do not rely" in page[: page.index("<main")]
-    assert "✗ FAILED" in page[page.index('id="overview"') :]
+    page = write([folder], tmp_path / "report.html")
+    assert "FAILED: do not rely" in page[: page.index("<h2")]
+    assert "<td>FAILED: 0.500 &gt; 1</td>" in page
     # A run alone is compared with none.
-    assert "falls from run to run" not in page
+    assert "the runs in the order given" not in page
 
 
 DEGENERATE = {
@@ -181,45 +155,25 @@ DEGENERATE = {
     "no gradient": lambda: replace(
         simulate(prompts=3), reference_product_P=-np.ones(3), between_PP=np.zeros((3, 3))
     ),
+    "one size": lambda: simulate(sizes=[4]),
 }
 
 
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_degenerate_runs_have_a_page(tmp_path, kind):
     """No traceback, no warning, no NaN on the page."""
-    folder = write_run(tmp_path / "run", DEGENERATE[kind]())
-    write_report([folder], tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert [one for one in read(page).ids if one in SECTIONS] == SECTIONS
+    sizes = {"sizes": [4]} if kind == "one size" else {}
+    folder = write_run(tmp_path / "run", DEGENERATE[kind](), **sizes)
+    page = write([folder], tmp_path / "report.html")
+    assert len(read(page).heads) == 7
     assert not re.search(r">[^<]*\b(nan|NaN|inf|None)\b", page)
 
 
-def test_one_group_size(tmp_path):
-    folder = write_run(tmp_path / "run", simulate(sizes=[4]), sizes=[4])
-    write_report([folder], tmp_path / "report.html")
-    assert read((tmp_path / "report.html").read_text(encoding="utf-8")).ids
-
-
-def test_a_run_of_single_completions_is_refused():
-    rng = np.random.default_rng(0)
-    pools, entries = make_design(rng).draw(rng, 64, 8, 16), ["vanilla", "oracle"]
-    with pytest.raises(InputError, match=r"group_sizes = \[1\]: claims need one of 2"):
-        compose_page([analysed(pools, [1], estimators=entries)])
-
-
-def test_an_estimator_that_is_gone_is_named(small, tmp_path):
-    """A user's own module is not needed for the page, with parameters or without."""
+def test_a_users_own_module_is_not_needed(small, tmp_path):
     folder = shutil.copytree(small, tmp_path / "run")
     path = folder / "config.yaml"
-    gone = "- gone.module:weights\n- {name: gone.module:weights, k: {by: [1]}}"
-    text = path.read_text().replace(
-        "- oracle", f"- oracle\n- {{name: grpo-std, eps: 1}}\n{gone}"
-    )
-    path.write_text(text)
-    write_report([folder], tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "gone.module:weights: " in page
-    assert "grpo-std(eps=1.0)" in page
+    path.write_text(path.read_text().replace("- oracle", "- oracle\n- gone.module:weights"))
+    assert "gone.module:weights" in write([folder], tmp_path / "report.html")
 
 
 def test_intervals_are_those_of_the_run(folders):

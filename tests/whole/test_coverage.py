@@ -5,12 +5,12 @@ from collections import Counter
 from benchmarks.coverage import count, tabulate, told_by
 
 KINDS = {
-    "G*", "MSE at a budget", "b* of the run", "beats vanilla from", "bias2",
+    "G*", "MSE at a budget", "b* of the run", "beats vanilla from",
     "c1", "c2", "c3", "constant baselines", "cost of a size",
     "cost of an alternative", "law", "mse", "noise scale",
     "numbers of claims", "ratio", "regime's side", "rho of a prompt",
-    "rho of the run", "scale_free_mse", "scale_free_ratio", "slope", "true statements",
-    "variance", "zero-variance groups", "||g||^2",
+    "rho of the run", "scale_free_mse", "scale_free_ratio", "true statements",
+    "zero-variance groups", "||g||^2",
 }  # fmt: skip
 
 

@@ -166,7 +166,7 @@ def test_answers_by_the_law(folders, capsys):
     assert "Norms only, so nothing tests the law: small" in printed
     claims = pd.read_csv(folder / "claims.csv", keep_default_na=False)
     whole = claims[(claims["group_size"] == "") & (claims["verdict"] == "undecided")]
-    untested = whole[whole["reason"].str.contains("Without replicates")]
+    untested = whole[whole["sentence"].str.contains("Without replicates")]
     assert set(untested["statement"]) >= UNTESTED
     assert printed.count("warning: norms only: on") == 1
     assert not re.search(r"\b(nan|NaN|None)\b", printed)
@@ -177,10 +177,8 @@ def test_the_page_by_the_law(folders, tmp_path):
     assert run_mse.main(["report", str(folders["last"]), "--out", str(output)]) == 0
     page = output.read_text(encoding="utf-8")
     assert not re.search(r">[^<]*\b(nan|NaN|inf|None)\b", page)
-    # Figure 4, ranking, advice.
     for words in (
         "law only, no replicates",
-        "opo: no law, and there are no replicates",
         "norms only: on",
     ):
         assert words in page, words

@@ -1,26 +1,17 @@
 """Answers and intervals of pools without products between completions."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
 
-from claimed_runs import DESIGNS, PROMPTS, draw, evidence_of, verdicts
-from mse_lab.answers.corollary_5_baseline import PROMPT_ONLY, judge_baselines
-from mse_lab.answers.lemma_1_u_statistic import judge_u_statistic
-from mse_lab.answers.section_5_1_figure_4 import judge_order_of_runs
-from mse_lab.answers.statement import judge_run
 from mse_lab.estimators import ESTIMATORS, find_estimators
-from mse_lab.estimators.baselines import centred
 from mse_lab.mse.curves import Curves, measure_curves
-from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.mse.replicates import measure_errors
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.warnings import warn_of_norms_only
 from simulated import analysed, make_design
-from whole.test_norms_only import UNTESTED
 
 SIZES = [2, 4, 8]
 
@@ -111,65 +102,3 @@ def test_advice_needs_no_products():
     assert found == replace(whole, **other)
     assert "warning: norms only" in advice_text(found)
     assert "warning: norms only" not in advice_text(whole)
-
-
-@cache
-def small(kind="fair", seed=1):
-    """A run of two group sizes."""
-    pools = DESIGNS[kind].draw(np.random.default_rng(seed), 256, 4, 8)
-    return evidence_of(f"{kind}-{seed}", pools, (4, 8), level=0.99, draws=300)
-
-
-def by_law(evidence):
-    return replace(evidence, pools=norms_only(evidence.pools))
-
-
-@pytest.mark.parametrize("kind", ["fair", "quiet", "loud", "common"])
-def test_claims_by_the_law(kind):
-    """What replicates decide the law does not contradict; what tests the law is open."""
-    whole, found = (verdicts(judge_run(one)) for one in (small(kind), by_law(small(kind))))
-    assert list(found) == list(whole)
-    assert set(found) > UNTESTED
-    assert all(found[name] == "undecided" for name in UNTESTED)
-    for name in set(found) - UNTESTED:
-        assert {found[name], whole[name]} != {"holds", "fails"}, name
-    assert found["Lemma 1"] == "holds"
-
-
-def test_claims_are_decided_by_the_law():
-    fair, quiet = (
-        verdicts(judge_baselines(by_law(draw(kind)))) for kind in ("fair", "quiet")
-    )
-    assert set(fair.values()) == {"holds"}
-    assert set(quiet.values()) == {"fails", "premise fails"}
-
-
-def test_a_bound_on_a_distance_refutes_nothing():
-    [claim, *_] = judge_u_statistic(by_law(small()), centred)
-    assert claim.verdict == "undecided"
-    assert "at most" in claim.measured
-
-
-def test_the_best_constant_is_no_better_for_being_fitted():
-    """At most 2 of 20 fair runs are refused: false alarm 1e-3 if 1% are.
-
-    Negative control: without the cost of learning it has been fitted to the moments, and
-    would be found better than the oracle in most of such runs.
-    """
-    refused = fitted = 0
-    for seed in range(20):
-        evidence = by_law(small(seed=seed))
-        refused += verdicts(judge_baselines(evidence))[PROMPT_ONLY.name] == "fails"
-        moments = evidence.moments
-        least = moments.constant_baseline(moments.best_baseline).sum() / PROMPTS**2
-        best = evidence.law_of("best-constant", 1)
-        gain = (evidence.law_of("oracle", 1) - best) + Statistic(best.value - least, {}, {})
-        fitted += gain.p_not_zero() < 1 - evidence.level
-    assert refused <= 2
-    assert fitted >= 8
-
-
-def test_runs_with_and_without_replicates_are_compared():
-    claims = judge_order_of_runs([small(), replace(by_law(small("small")), name="b")])
-    assert claims[0].verdict == "holds"
-    assert "By the law alone, for want of replicates: b." in claims[0].reason

@@ -1,0 +1,147 @@
+"""The statements of arXiv 2603.01162 (v3) about gradients, as data.
+
+With T = tr Sigma_oracle and zeta = Var(Z) E||W||^2 + ||g||^2 of the aggregate, for
+independent completions and scores of mean zero,
+
+    MSE of GRPO-type = T/G + zeta/(G(G-1))   exactly; the paper has T/G + O(1/G^2),
+    MSE of the oracle = T/G,
+    N x MSE = c1 G + c2 + c3/(G-1)           with B = N/G prompts drawn at random:
+
+the zeta term is ours, and so is the best group size 1 + sqrt(c3/c1); the paper's is
+sqrt(c3/c1), the form for large G.
+"""
+
+import numpy as np
+
+from mse_lab.answers.claims import (
+    NEAR,
+    NOT_LARGER,
+    SMALL,
+    SMALLER,
+    Statement,
+    Test,
+    equal,
+)
+
+# What makes statements fail that are identities for independent draws.
+DRAWS = (
+    "completions that depend on one another or come from another policy than the one that "
+    "is differentiated, scores that depend on the batch, or a reference that does"
+)
+
+# A correlation that explains one hundredth of the variance is not felt.
+UNCORRELATED = Test((0.0, 0.0), (-0.1, 0.1), (-0.1, 0.1))
+UNEXPLAINED = Test((-np.inf, 0.0), (-np.inf, 0.01), (-np.inf, 0.01))
+
+LEMMA = Statement(
+    "Lemma 1",
+    "The GRPO-type estimator equals the U-statistic with kernel (W_i - W_j)(Z_i - Z_j)/2.",
+    "GRPO-type is a U-statistic",
+    would_fail="other weights than those of the leave-one-out mean",
+)
+LAW = Statement(
+    "Theorem 2 (exact law)",
+    "The GRPO-type MSE is T/G + zeta/(G(G-1)): the paper's O(1/G^2), made exact by us.",
+    "MSE = T/G + zeta/(G(G-1))",
+    equal(factor=1.5),
+    DRAWS,
+)
+INTERCEPT = Statement(
+    "Theorem 2 (intercept)",
+    "G x MSE against 1/(G-1) has the intercept T = tr Sigma_oracle.",
+    "G x MSE has intercept T",
+    equal(factor=1.3),
+    DRAWS,
+)
+SLOPE = Statement(
+    "Theorem 2 (slope)",
+    "G x MSE against 1/(G-1) has the slope zeta, a term of ours.",
+    "G x MSE has slope zeta",
+    equal(factor=1.5),
+    DRAWS,
+)
+RANDOM_PROMPTS = Statement(
+    "Proposition 3",
+    "With B random prompts the MSE is c1/B + c2/(BG) + c3/(BG(G-1)).",
+    "random prompts add c1/B",
+    equal(factor=1.5),
+    DRAWS,
+)
+LIMIT = Statement(
+    "Corollary 4",
+    f"As G grows, the GRPO-type MSE comes within {SMALL:.0%} of the oracle's.",
+    "the oracle's for large G",
+    NEAR,
+    f"{DRAWS}, for the ratio is 1 + zeta/(T (G-1)) exactly",
+)
+ON_AVERAGE = Statement(
+    "Assumption 2 (on average)",
+    "Given the prompt, ||W||^2 and the reward are uncorrelated, on average over prompts.",
+    "score norm, reward uncorrelated",
+    UNCORRELATED,
+)
+ON_EACH = Statement(
+    "Assumption 2 (on each prompt)",
+    "On each prompt the reward explains nothing of the variance of ||W||^2.",
+    "so on every single prompt",
+    UNEXPLAINED,
+)
+PROMPT_ONLY = Statement(
+    "Corollary 5 (prompt-only baselines)",
+    "Asymptotically no prompt-only baseline does better than GRPO-type.",
+    "no fixed baseline is better",
+    NOT_LARGER,
+    assumes="Assumption 2",
+)
+VANILLA = Statement(
+    "Corollary 5 (vanilla)",
+    "Asymptotically GRPO-type is strictly better than vanilla.",
+    "no baseline is worse",
+    SMALLER,
+    assumes="Assumption 2",
+)
+LARGEST = Statement(
+    "Section 5.1 (vanilla largest)",
+    "Vanilla has the largest MSE at every group size.",
+    "no baseline is always worst",
+    SMALLER,
+)
+NEAR_AT_8 = Statement(
+    "Section 5.1 (near the oracle at G = 8)",
+    f"At G = 8 GRPO-type is within {SMALL:.0%} of the oracle.",
+    "near the oracle at G = 8",
+    NEAR,
+)
+NEAR_FROM_32 = Statement(
+    "Section 5.1 (the oracle's at G = 32 and 64)",
+    f"At G = 32 and 64 GRPO-type is within {SMALL:.0%} of the oracle.",
+    "near it at G = 32 and 64",
+    NEAR,
+)
+FALLS = Statement(
+    "Section 5.1 (falls with G)",
+    "Every MSE falls with the group size.",
+    "every error falls with G",
+    SMALLER,
+    DRAWS,
+)
+BEST = Statement(
+    "Theorem 7 (best group size)",
+    "At a fixed budget N = BG the best group size is sqrt(c3/c1) for large G; exactly, and "
+    "this is ours, 1 + sqrt(c3/c1).",
+    "best G is 1 + sqrt(c3/c1)",
+    NOT_LARGER,
+    DRAWS,
+)
+FREE = Statement(
+    "Theorem 7 (independent of N)",
+    "The best group size does not depend on N.",
+    "the best G does not depend on N",
+    would_fail="nothing: N x MSE = c1 G + c2 + c3/(G-1) holds no N",
+)
+ORDER = Statement(
+    "Section 5.1 (falls from run to run)",
+    "Every MSE falls from base to instruct to ICL, the runs in the order given.",
+    "errors fall in this order",
+    SMALLER,
+)

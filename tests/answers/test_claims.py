@@ -1,0 +1,175 @@
+"""Claims by hand: from numbers to verdicts and to the sentence that goes with each."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse_lab.answers.claims import (
+    NEAR,
+    NOT_LARGER,
+    SMALLER,
+    Case,
+    Statement,
+    claims_table,
+    equal,
+    holm,
+    judge,
+    ratio,
+    signed,
+)
+from mse_lab.mse.intervals import Statistic
+
+LEVEL = 0.95
+
+
+def about(test, **further):
+    return Statement("S", "says", "short", test, **further)
+
+
+def number(value, error):
+    """A ratio with this standard error, known to many degrees of freedom."""
+    noise = np.random.default_rng(0).standard_normal((1, 10000))
+    noise = error * np.sqrt(noise.size) * (noise - noise.mean()) / noise.std(ddof=1)
+    return ratio("a/b", Statistic(value, {"a": noise}, {}), Statistic(1.0, {}, {}), LEVEL)
+
+
+@pytest.fixture(autouse=True)
+def spare_garbage(monkeypatch):
+    """`multipletests` collects garbage at every call."""
+    monkeypatch.setattr("gc.collect", lambda *_: 0)
+
+
+@pytest.mark.parametrize(
+    ("test", "value", "error", "verdict", "words"),
+    [
+        (equal(1.5), 1.0, 0.1, "holds", "inside 0.67 to 1.5; the law lies inside"),
+        (equal(1.5), 1.0, 0.3, "undecided", "not known to be inside 0.67 to 1.5"),
+        (equal(1.5), 1.2, 0.01, "fails", "refuted, p < 0.0001 after"),
+        (equal(1.5), 0.8, 0.01, "fails", "the law lies outside the interval"),
+        # Shown, but too small for anybody to feel.
+        (equal(1.5), 1.03, 0.001, "holds", "a deviation, p < 0.0001"),
+        (NEAR, 1.03, 0.001, "holds", "inside 0.95 to 1.05"),
+        (NEAR, 1.049, 0.001, "undecided", "not known to be"),
+        (NEAR, 1.2, 0.01, "fails", "refuted"),
+        (SMALLER, 0.9, 0.01, "holds", "below 1"),
+        (SMALLER, 0.9, 0.2, "undecided", "not known to be below 1"),
+        (SMALLER, 1.02, 0.001, "undecided", "of a size that nobody feels"),
+        (SMALLER, 1.1, 0.01, "fails", "refuted"),
+        (NOT_LARGER, 1.0, 0.001, "holds", "below 1.05"),
+        (NOT_LARGER, 1.02, 0.001, "holds", "of a size that nobody feels"),
+        (NOT_LARGER, 1.1, 0.1, "undecided", "not known to be below 1.05"),
+        (NOT_LARGER, 1.1, 0.01, "fails", "refuted"),
+        # Not above its noise: no logarithm.
+        (NOT_LARGER, 0.1, 0.2, "holds", "a/b 0.10 (-0.29 to 0.49), below 1.05"),
+        (equal(1.5), -1.0, 0.2, "fails", "a/b -1.00 (-1.39 to -0.61), refuted"),
+    ],
+)
+def test_a_verdict_is_the_interval_s_but_a_failure_must_be_shown_and_felt(
+    test, value, error, verdict, words
+):
+    [claim] = judge([Case(about(test), (number(value, error),))], ("run",), LEVEL)
+    assert claim.verdict == verdict
+    assert words in claim.sentence
+
+
+@pytest.mark.parametrize("value", np.linspace(0.5, 1.5, 11))
+@pytest.mark.parametrize("error", [0.01, 0.1, 0.2])
+def test_the_law_is_said_to_lie_where_it_does(value, error):
+    one = number(value, error)
+    [claim] = judge([Case(about(equal(1.5)), (one,))], ("run",), LEVEL)
+    inside = one.estimate.low <= 1 <= one.estimate.high
+    assert ("the law lies inside the interval" in claim.sentence) == inside
+    assert ("the law lies outside the interval" in claim.sentence) != inside
+
+
+def test_failures_are_corrected_over_the_run_and_holding_is_not():
+    """Of ten statements p = 0.01 refutes none, of one that one; intervals are the same."""
+    test = equal(1.5)
+    deviating = number(1.2, 1.2 * np.log(1.2) / 2.576)
+    fine = [Case(about(test), (number(1.0, 0.1),), size) for size in range(4, 13)]
+    [alone] = judge([Case(about(test), (deviating,))], ("run",), LEVEL)
+    assert alone.p_value == pytest.approx(0.01, rel=0.01)
+    assert alone.verdict == "fails"
+    whole, *rows = judge([*fine, Case(about(test), (deviating,), 64)], ("run",), LEVEL)
+    assert rows[-1].p_value == pytest.approx(0.1, rel=0.01)
+    assert {one.verdict for one in rows} == {"holds"}
+    assert "outside the interval, as 1 of 10 do by chance" in rows[-1].sentence
+    assert (whole.verdict, whole.number, whole.group_size) == ("holds", deviating, None)
+    assert whole.sentence.startswith("At G = 64 a/b 1.20 (")
+
+
+def test_holm_by_hand():
+    # Sorted 0.01, 0.02, 0.03 times 3, 2, 1, made increasing: 0.03, 0.04, 0.04.
+    assert holm([0.03, np.nan, 0.01, 0.02]) == pytest.approx(
+        [0.04, np.nan, 0.03, 0.04], nan_ok=True
+    )
+    assert np.isnan(holm([np.nan])).all()
+
+
+def test_a_whole_is_as_good_as_the_worst_of_its_sizes():
+    good, vague, bad = number(0.5, 0.01), number(0.9, 0.2), number(1.5, 0.01)
+    cases = {
+        ("holds", 0.6): [(good,), (number(0.6, 0.01), good)],
+        ("undecided", 0.9): [(good,), (good, vague)],
+        ("fails", 1.5): [(bad, good), (vague,)],
+    }
+    for (verdict, worst), sizes in cases.items():
+        put = [Case(about(SMALLER), one, size) for size, one in enumerate(sizes, start=4)]
+        whole, *_ = judge(put, ("run",), LEVEL)
+        assert whole.verdict == verdict
+        assert whole.number.estimate.value == worst
+    given = Case(about(SMALLER), verdict="undecided", remark="No minimum.", shown=bad)
+    [whole, _] = judge([given, Case(about(SMALLER), (good,), 4)], ("run",), LEVEL)
+    assert (whole.verdict, whole.number) == ("undecided", bad)
+    assert whole.sentence.endswith("No minimum.")
+
+
+def test_what_does_not_decide_may_only_refute():
+    vague, bad = (
+        one._replace(decides=False) for one in (number(1, 0.3), number(1.5, 0.01))
+    )
+    sure = number(1.0, 0.001)
+    for second, verdict in ((vague, "holds"), (bad, "fails")):
+        [claim] = judge([Case(about(NEAR), (sure, second))], ("run",), LEVEL)
+        assert claim.verdict == verdict
+        assert claim.number == (sure if verdict == "holds" else bad)
+
+
+@pytest.mark.parametrize(
+    ("assumed", "verdict"), [(1.0, "fails"), (1.5, "outside its assumptions")]
+)
+def test_a_statement_outside_its_assumptions_is_not_refuted(assumed, verdict):
+    premise = replace(about(equal(1.5)), name="Assumption 9 (on average)")
+    corollary = about(SMALLER, assumes="Assumption 9")
+    cases = [Case(premise, (number(assumed, 0.01),)), Case(corollary, (number(1.5, 0.01),))]
+    assert judge(cases, ("run",), LEVEL)[1].verdict == verdict
+
+
+def test_numbers_take_their_spread_from_statistics():
+    """Four values with mean 2 and standard error 1/2: t of 4, at 3 degrees."""
+    groups = np.array([[1.0, 1.0, 3.0, 3.0]])
+    found = Statistic(2.0, {"a": groups}, {})
+    plain = signed("a", found, LEVEL)
+    assert plain.error == pytest.approx(found.error)
+    assert plain.estimate == found.interval(LEVEL)
+    assert plain.p_outside((0.0, 0.0)) == pytest.approx(found.p_not_zero())
+    base = Statistic(1.0, {}, {})
+    over = ratio("a/b", found, base, LEVEL)
+    assert over.estimate == found.ratio_to(base, LEVEL)
+    log = found.exceeding(base)
+    assert over.p_outside((1.0, 1.0)) == pytest.approx(log.p_not_zero())
+    unknown = ratio("a/b", base, Statistic(0.5, {"a": groups}, {}), LEVEL)
+    assert np.isnan([*unknown.estimate, unknown.error]).all()
+
+
+def test_the_table():
+    identity = about(equal(1.5), would_fail="other weights")
+    cases = [Case(identity, (number(1.0, 0.01),), 4), Case(about(NEAR), remark="Why.")]
+    table = claims_table(judge(cases, ("a", "b"), LEVEL))
+    assert list(table["kind"]) == ["identity", "identity", "evidence"]
+    assert list(table["group_size"].fillna(0)) == [0, 4, 0]
+    assert set(table["run"]) == {"a, b"}
+    assert list(table["verdict"]) == ["holds", "holds", "undecided"]
+    assert table["value"].isna().tolist() == [False, False, True]
+    assert list(table["sentence"])[-1] == "Why."

@@ -1,0 +1,351 @@
+"""Every statement on data that have it and on data made to break it.
+
+Data of the first kind come from policies whose moments are exact sums over all completions.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from claimed_runs import (
+    DESIGNS,
+    LEVEL,
+    draw,
+    evidence_of,
+    is_true,
+    make_design,
+    norms_only,
+    scores_that_agree_in_fours,
+    scores_that_agree_in_large_groups,
+    scores_with_a_mean,
+    take,
+    wholes,
+)
+from makers import MAKERS, make
+from mse_lab.answers import evidence as e
+from mse_lab.answers import statements as s
+from mse_lab.answers.claims import judge
+from mse_lab.errors import InputError
+from mse_lab.estimators.baselines import centred, grpo, vanilla
+from mse_lab.mse.budget import Population
+from mse_lab.mse.replicates import form_groups, group_grams
+from simulated import Design, analysed
+from simulated import make_design as make_plain
+
+HOLDS, FAILS, OPEN, OUTSIDE = "holds", "fails", "undecided", "outside its assumptions"
+
+RUNS = {
+    **{kind: lambda kind=kind: draw(kind) for kind in DESIGNS},
+    "fair from 2 on": lambda: draw("fair", sizes=(2, 4, 8, 16, 32, 64)),
+    "fair to 8": lambda: draw("fair", sizes=(4, 8)),
+    "fair from 16 on": lambda: draw("fair", sizes=(16, 32, 64)),
+    "fair, two blocks": lambda: draw("fair", blocks=2),
+    "fair, many": lambda: draw("fair", sizes=(2, 4, 8, 16), blocks=32),
+    "means": lambda: scores_with_a_mean(draw("fair")),
+    "means, two blocks": lambda: scores_with_a_mean(draw("fair", blocks=2)),
+    "means, quiet": lambda: scores_with_a_mean(draw("quiet")),
+    "fours agree": lambda: scores_that_agree_in_fours(draw("fair")),
+    "groups agree": lambda: scores_that_agree_in_large_groups(draw("fair")),
+    "norms only": lambda: norms_only(draw("fair", sizes=(4, 8))),
+}
+
+CONTROLS = [
+    # Statement, the run that has it, and others with their verdicts.
+    (s.LEMMA, "fair", {"means": HOLDS, "norms only": HOLDS}),
+    (s.LAW, "fair", {"means": FAILS, "means, two blocks": FAILS, "norms only": OPEN}),
+    (s.INTERCEPT, "fair, two blocks", {"means": FAILS, "means, two blocks": FAILS}),
+    (s.SLOPE, "fair, many", {"means": FAILS}),
+    (s.RANDOM_PROMPTS, "fair", {"means": FAILS, "norms only": OPEN}),
+    (s.LIMIT, "fair", {"means, quiet": FAILS, "fair to 8": OPEN, "norms only": OPEN}),
+    (s.ON_AVERAGE, "fair", {"quiet": FAILS, "loud": FAILS, "mixed": OPEN}),
+    (s.ON_EACH, "fair", {"quiet": FAILS, "mixed": FAILS}),
+    (s.PROMPT_ONLY, "fair", {"quiet": OUTSIDE, "norms only": HOLDS}),
+    (s.VANILLA, "fair", {"quiet": OUTSIDE, "norms only": HOLDS}),
+    (s.LARGEST, "fair", {"quiet": FAILS, "norms only": HOLDS}),
+    (s.NEAR_AT_8, "loud", {"fair": FAILS, "fair from 16 on": OPEN, "norms only": OPEN}),
+    (s.NEAR_FROM_32, "fair", {"easy": FAILS, "fair to 8": OPEN}),
+    (s.FALLS, "fair", {"groups agree": FAILS}),
+    (s.BEST, "fair from 2 on", {"fours agree": FAILS, "fair from 16 on": OPEN,
+                                "common": OPEN}),
+    (s.FREE, "fair", {"common": OPEN}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("about", "kind", "verdict"),
+    [
+        pytest.param(about, kind, verdict, id=f"{about.name}: {kind}")
+        for about, good, others in CONTROLS
+        for kind, verdict in {good: HOLDS, **others}.items()
+    ],
+)
+def test_controls(about, kind, verdict):
+    assert wholes(e.judge_run(RUNS[kind]()))[about].verdict == verdict
+
+
+def test_every_statement_about_one_run_has_a_control():
+    assert [about for about, *_ in CONTROLS] == [*wholes(e.judge_run(draw("fair")))]
+
+
+@pytest.mark.parametrize("name", [*MAKERS, "fair", "quiet", "loud", "easy"])
+def test_no_verdict_is_against_the_truth_of_an_enumerated_policy(name):
+    """Of each statement and group size; seeds are fixed, the level is 0.99."""
+    design = make(name) if name in MAKERS else DESIGNS[name]
+    pools = design.draw(np.random.default_rng(5), 1024, 4, 64)
+    run = evidence_of(name, pools, (4, 8, 32, 64), level=LEVEL)
+    for claim in e.judge_run(run):
+        truth = is_true(claim.about, design.moments(), claim.group_size)
+        false = {True: (FAILS, OUTSIDE), False: (HOLDS,)}.get(truth, ())
+        assert claim.verdict not in false, (claim.statement, claim.sentence)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "verdict"),
+    [(("fair", "small"), HOLDS), (("small", "fair"), FAILS), (("fair", "fair"), OPEN)],
+    ids=str,
+)
+def test_the_order_of_runs(kinds, verdict):
+    """Two runs of one policy differ by chance alone: a false alarm in 1%."""
+    runs = [draw(kind, seed) for seed, kind in enumerate(kinds, start=1)]
+    [*_, whole] = [one for one in e.judge_runs(runs) if one.group_size is None]
+    assert (whole.about, whole.verdict) == (s.ORDER, verdict)
+    assert whole.runs == tuple(run.name for run in runs)
+
+
+@pytest.mark.parametrize("kind", ["fair", "quiet", "loud"])
+def test_the_law_alone_does_not_contradict_the_replicates(kind):
+    run = draw(kind, sizes=(4, 8, 32))
+    whole, by_law = (wholes(e.judge_run(one)) for one in (run, norms_only(run)))
+    for about, claim in by_law.items():
+        assert {claim.verdict, whole[about].verdict} != {HOLDS, FAILS}, about.name
+    for about in (s.LAW, s.INTERCEPT, s.SLOPE, s.RANDOM_PROMPTS):
+        assert by_law[about].verdict == OPEN
+        assert e.UNTESTED in by_law[about].sentence
+    other = replace(norms_only(draw("small", sizes=(4, 8, 32))), name="b")
+    order = e.judge_runs([draw("fair", sizes=(4, 8, 32)), other])[-4]
+    assert order.verdict == HOLDS
+    assert "By the law alone, for want of replicates: b." in order.sentence
+
+
+def test_runs_that_cannot_be_compared():
+    fair, other = draw("fair", sizes=(4, 8)), draw("small", sizes=(16,))
+    fewer = evidence_of(
+        "few", take(DESIGNS["fair"], 3).draw(np.random.default_rng(0), 64, 4, 8), (4, 8)
+    )
+    for second, why in ((other, "no group size in common"), (fewer, "60 and 3 prompts")):
+        [claim] = judge(e.order_of_runs([fair, second], 0.95), ("a", "b"), 0.95)
+        assert claim.verdict == OPEN
+        assert why in claim.sentence
+    with pytest.raises(InputError, match="two runs are named fair-1"):
+        e.judge_runs([fair, fair])
+
+
+@pytest.mark.parametrize(
+    ("weights", "verdict"), [(centred, FAILS), (vanilla, FAILS), (grpo, HOLDS)]
+)
+def test_lemma_1_is_of_grpo_s_weights_alone(weights, verdict):
+    """Centred ones are 3/4 of them at G = 4: off by w/4 relative to 3w/4."""
+    run = draw("fair")
+    assert e.lemma_1(run, weights)[0].verdict == verdict
+    if weights is centred:
+        assert 0.05 < e.largest_difference(run.pools, 4, centred)[0] < 1 / 3 + 1e-12
+    unknown = e.lemma_1(norms_only(run), weights)[0]
+    assert unknown.verdict == (HOLDS if weights is grpo else OPEN)
+
+
+def test_the_distance_is_that_of_the_sums_over_a_group():
+    """Weights twice as large are off by g_hat itself, over the length of both."""
+    pools = draw("fair").pools
+    found, exact = e.largest_difference(pools, 4, lambda groups: 2 * grpo(groups))
+    groups = form_groups(pools, 4)
+    weights_PRG = grpo(groups)
+    norm2 = np.einsum("prg,prgh,prh->pr", weights_PRG, group_grams(pools, 4), weights_PRG)
+    length = 2 * (np.abs(weights_PRG) * np.sqrt(groups.norms2_PRG)).sum(-1)
+    expected = np.sqrt(np.abs(norm2[length > 0])) / length[length > 0]
+    assert exact
+    assert found == pytest.approx(expected.max(), rel=1e-9)
+
+
+@pytest.mark.parametrize("reference", [16, 256])
+def test_the_fitted_line_is_unbiased_and_its_intervals_cover(reference):
+    """40 runs: means within four standard errors of one; at least 32 of 40 at 95%.
+
+    False alarm 1e-4 for each mean, and 1e-3 for each count.
+    """
+    rng, found = np.random.default_rng(5), []
+    for _ in range(40):
+        pools = DESIGNS["fair"].draw(rng, reference, 2, 16)
+        found.append(e.fit_line(evidence_of("line", pools, (4, 8, 16))))
+    for numbers in zip(*found, strict=True):
+        value, low, high = np.array([one.estimate for one in numbers]).T
+        error = value.std(ddof=1) / np.sqrt(len(value))
+        assert abs(value.mean() - 1) < 4 * error
+        assert ((low < 1) & (high > 1)).sum() >= 32
+
+
+def unlike_prompts():
+    """Make 40 prompts of which three have nearly all the noise."""
+    design = make_plain(np.random.default_rng(0), 40)
+    scale = np.where(np.arange(40) < 3, 1.0, 0.05)
+    return replace(design, score_PCD=design.score_PCD * scale[:, None, None])
+
+
+FEW = {
+    "three prompts": take(DESIGNS["fair"], 3),
+    "alike": take(DESIGNS["fair"], 30),
+    "unlike": unlike_prompts(),
+}
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_theorem_2_is_refused_no_more_often_than_stated(kind):
+    """Two blocks a prompt, the fewest that there may be; the plain p-value of 300 runs."""
+    rng, runs, p_values = np.random.default_rng(3), 300, []
+    for _ in range(runs):
+        run = evidence_of("few", FEW[kind].draw(rng, 256, 2, 8), (8,), draws=50)
+        [case, *_] = e.theorem_2(run)
+        p_values.append(case.numbers[0].p_outside((1.0, 1.0)))
+    for alpha in (0.05, 0.01):
+        error = np.sqrt(alpha * (1 - alpha) / runs)
+        assert np.mean(np.array(p_values) < alpha) <= 4 / 3 * alpha + 4 * error
+
+
+def unlike_spread(rng):
+    """Norms of mean one, uncorrelated with rewards, that spread among wrong ones alone."""
+    rewards = (rng.random((60, 128)) < rng.uniform(0.1, 0.9, (60, 1))) * 1.0
+    norms2 = np.where(rewards == 1, 1.0, rng.lognormal(-0.5, 1.0, rewards.shape))
+    pools = DESIGNS["fair"].draw(rng, 64, 2, 64)
+    gram = np.zeros_like(pools.gram_PKGG)
+    gram[..., np.arange(64), np.arange(64)] = norms2.reshape(60, 2, 64)
+    return evidence_of(
+        "a", replace(pools, rewards_PN=rewards, gram_PKGG=gram), (4,), draws=9
+    )
+
+
+def test_assumption_2_is_not_refused_for_an_unlike_spread():
+    """200 runs of correlation zero: at most 20 refused at 5%; false alarm 2e-3.
+
+    The mean of sample correlations is refused in far more: the negative control.
+    """
+    rng, refused, plain = np.random.default_rng(0), np.zeros(2), 0
+    for _ in range(200):
+        run = unlike_spread(rng)
+        refused += [
+            one.p_outside((-np.inf if one.label == "r^2" else 0, 0)) < 0.05
+            for one in e.correlate(run)
+        ]
+        pairs = zip(run.pools.rewards_PN, run.pools.norms2_PN, strict=True)
+        found = [np.corrcoef(*both)[0, 1] for both in pairs]
+        plain += stats.ttest_1samp(found, 0).pvalue < 0.05
+    assert (refused <= 20).all()
+    assert plain > 30
+
+
+def test_correlations_by_hand():
+    """Two halves of three a prompt, three prompts alike; a fourth is always right.
+
+    Norms 1, 2, 3 | 1, 1, 4 of mean 2, rewards 1, 0, 0 | 1, 1, 0. Deviations -1, 0, 1 and
+    2/3, -1/3, -1/3: -1/2 over sqrt(1 x 1/3), and -2/2 over sqrt(3 x 1/3); norms count half.
+    """
+    norms = np.array([[1.0, 2, 3, 1, 1, 4]] * 3 + [[1.0, 2, 3, 4, 5, 6]])
+    rewards = np.array([[1.0, 0, 0, 1, 1, 0]] * 3 + [[1.0] * 6])
+    gram = np.einsum("pkg,gh->pkgh", norms.reshape(4, 2, 3), np.eye(3))
+    pools = take(DESIGNS["fair"], 4).draw(np.random.default_rng(0), 64, 2, 3)
+    run = analysed(replace(pools, rewards_PN=rewards, gram_PKGG=gram), (3,))
+    mean, square = e.correlate(run)
+    scales = np.sqrt([1 / 3, 1])
+    assert mean.estimate.value == pytest.approx(-1.5 / scales.sum())
+    assert square.estimate.value == pytest.approx(0.5 / scales.prod())
+    alike = replace(run, pools=replace(run.pools, rewards_PN=np.ones((4, 6))))
+    assert e.correlate(alike) is None
+
+
+def test_the_best_constant_is_no_better_for_being_fitted():
+    """At most 2 of 20 fair runs are refused, by the law: false alarm 1e-3 if 1% are."""
+    refused = 0
+    for seed in range(20):
+        pools = DESIGNS["fair"].draw(np.random.default_rng(seed), 256, 4, 8)
+        run = norms_only(evidence_of("a", pools, (4, 8), level=LEVEL))
+        refused += judge(e.corollary_5(run), ("a",), LEVEL)[0].verdict == FAILS
+    assert refused <= 2
+
+
+def test_random_prompts_add_c1():
+    """(1/P) sum_x ||g(x) - gbar||^2 of a finite run is c1 (P-1)/P, exactly."""
+    pools = draw("fair").pools
+    products, prompts = pools.gradient_products_PP, pools.prompts
+    spread = np.trace(products) / prompts - products.mean()
+    expected = Population(pools).constants.c1[0] * (prompts - 1) / prompts
+    assert spread == pytest.approx(expected, rel=1e-12)
+    numbers = [e._against_law(draw("fair"), 8, between).estimate for between in (0.0, 1e6)]
+    assert abs(numbers[1].value - 1) < 1e-3 * abs(numbers[0].value - 1)
+
+
+def test_what_the_sentences_say():
+    """The paper's sqrt(c3/c1) beside ours, the crossing, and shares with intervals."""
+    fair, quiet = (wholes(e.judge_run(draw(kind))) for kind in ("fair", "quiet"))
+    constants = draw("fair").population.constants
+    paper = np.sqrt(constants.c3.item() / constants.c1.item())
+    assert f"the paper's sqrt(c3/c1) {paper:.2f}" in fair[s.BEST].sentence
+    assert fair[s.BEST].number.estimate == draw("fair").best_group_size
+    assert "True by construction" in fair[s.FREE].sentence
+    run = draw("fair")
+    start = 1 + run.zeta.value / (run.vanilla_trace.value - run.oracle_trace.value)
+    assert f"GRPO-type beats it from G = {start:.1f} on" in fair[s.VANILLA].sentence
+    assert "60 of 60 prompts, 100% (90 to 100)" in fair[s.VANILLA].sentence
+    assert "GRPO-type beats it at no G" in quiet[s.VANILLA].sentence
+    assert "Assumption 2, on which it rests, fails here." in quiet[s.VANILLA].sentence
+
+
+def test_scores_a_tenth_as_long_are_judged_alike():
+    """They have 1% of the MSE and the same ratios, below one or not."""
+    found = []
+    for scale in (1.0, 0.1):
+        pools = make_design((0.3, 0.8), scale=scale).draw(
+            np.random.default_rng(4), 256, 8, 16
+        )
+        found.append(e.judge_run(evidence_of("a", pools, (4, 8, 16))))
+    assert [one.verdict for one in found[0]] == [one.verdict for one in found[1]]
+
+
+def degenerate(rewards, prompts=60, sizes=(4, 8)):
+    """Make a run whose rewards are all equal, or that has a few prompts."""
+    cut = take(DESIGNS["fair"], prompts)
+    if rewards is not None:
+        cut = Design(
+            cut.probability_PC, cut.score_PCD, np.full_like(cut.reward_PC, rewards)
+        )
+    pools = cut.draw(np.random.default_rng(3), 64, 2, max(sizes))
+    return evidence_of("degenerate", pools, sizes, draws=200)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: degenerate(0.0),
+        lambda: degenerate(1.0),
+        lambda: degenerate(None, 1),
+        lambda: degenerate(None, 2),
+        lambda: degenerate(None, 3, (8,)),
+    ],
+    ids=["never right", "always right", "one prompt", "two prompts", "one size"],
+)
+def test_degenerate_runs_are_judged_without_a_warning(run):
+    found = wholes(e.judge_run(run()))
+    assert [*found] == [about for about, *_ in CONTROLS]
+    assert all(one.sentence for one in found.values())
+    assert found[s.LEMMA].verdict == HOLDS
+
+
+def test_never_right_proves_nothing():
+    """Every error is zero: only what holds for any rewards does."""
+    found = wholes(e.judge_run(degenerate(0.0)))
+    assert {about for about, one in found.items() if one.verdict != OPEN} == {s.LEMMA}
+
+
+@pytest.fixture(autouse=True)
+def spare_garbage(monkeypatch):
+    """`multipletests` collects garbage at every call."""
+    monkeypatch.setattr("gc.collect", lambda *_: 0)
