@@ -1,47 +1,76 @@
-"""Designs on which intervals and verdicts are measured: prompts like and unlike.
+"""Prompts with known laws, like and unlike one another, from which runs are drawn.
 
 Real prompts differ: in how often they are answered rightly, in the size of their scores, in
-how heavy the tails of those are. Each design draws the pools of a run from known laws.
+how heavy the tails of those are. `FIXED` are prompts that every run measures, `POPULATIONS`
+such that a run draws its prompts from, `VERDICTS` those on which `advise` is tried.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property, partial
+from itertools import product
 
 import numpy as np
+from scipy import optimize
 
-from benchmarks.truths import Truth
-from mse_lab.answers.claims import judge
-from mse_lab.answers.evidence import theorem_2
-from mse_lab.estimators import find_estimators
-from mse_lab.mse.curves import Curves, measure_curves, paired_ratio
-from mse_lab.mse.reference_noise import draw_reference_noise
-from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.results.warnings import warn_of_few_degrees
-from simulated import DIMENSIONS, KINDS, Design, analysed, make_design
+from mse_lab.mse.budget import mse_times_budget
+from mse_lab.mse.pools import Pools
+from mse_lab.mse.regime import aggregate_place
+from mse_lab.mse.regret import COMPARED
+from populations import choose, population, tilt, with_gradient
+from simulated import DIMENSIONS, KINDS, Design, make_design
+from truths import Truth
 
 UNBIASED = ("vanilla", "grpo", "oracle")
 BIASED = ("centred", "grpo-std", "grpo-loo-std", "maxrl", "median", "quantile")
-REFERENCE = 256
-LEVEL = 0.95
+PROMPTS = 3000
 
 
 @dataclass(frozen=True)
-class Made:
-    """A design, the size of its pools, and whether it is beyond what must be covered."""
+class Source:
+    """Where the prompts of a run come from, and the size of its pools."""
 
-    design: Design
+    make: Callable[[], Design]
+    prompts: int | None = 60  # Drawn at random; None for all of them, each time the same.
+    reference: int = 256
     blocks: int = 2
     largest: int = 64
     estimators: tuple[str, ...] = UNBIASED
-    extreme: bool = False
+    extreme: bool = False  # Beyond what must be covered.
 
-    def draw(self, rng):
-        return self.design.draw(rng, REFERENCE, self.blocks, self.largest)
+    @cached_property
+    def whole(self) -> Design:
+        """All prompts."""
+        return self.make()
+
+    def draw(self, rng: np.random.Generator) -> tuple[Design, Pools]:
+        """Draw the prompts of a run, and its pools."""
+        own = self.whole
+        if self.prompts is not None:
+            own = choose(own, rng.integers(0, own.prompts, self.prompts))
+        return own, own.draw(rng, self.reference, self.blocks, self.largest)
 
 
 def scaled(design, scale_P):
     """Multiply the scores of each prompt."""
     return replace(design, score_PCD=design.score_PCD * np.asarray(scale_P)[:, None, None])
+
+
+def log_normal(seed, spread, prompts):
+    """Draw scales e^(spread N)."""
+    return np.exp(spread * np.random.default_rng(seed).standard_normal(prompts))
+
+
+def uniform(low, high, seed=0):
+    """Draw values."""
+    return np.random.default_rng(seed).uniform(low, high, PROMPTS)
+
+
+def in_two_parts(first, second):
+    """Draw values of which half lie in the first range, the rest in the second."""
+    rest = np.random.default_rng(1).random(PROMPTS) >= 0.5
+    return np.where(rest, uniform(*second), uniform(*first))
 
 
 def with_values(rng, value_P, kinds=KINDS, tails=0.0):
@@ -60,102 +89,296 @@ def with_values(rng, value_P, kinds=KINDS, tails=0.0):
     return Design(probability, score, right.astype(float))
 
 
-def _make():
-    stream = np.random.default_rng
-    own = make_design(stream(0))
-    graded = -5 + stream(1).standard_normal(own.reward_PC.shape)
-    active = own.reward_PC * (np.arange(60) < 5)[:, None]
-    one = np.arange(60) == 7
-    u_shaped = np.clip(stream(7).beta(0.4, 0.4, 100), 0.004, 0.996)
-    gsm8k = scaled(
-        with_values(stream(7), u_shaped), np.exp(0.6 * stream(8).normal(size=100))
-    )
-    middling, rare = stream(10).uniform(0.1, 0.9, 60), np.full(60, 0.015)
-    return {
-        "own": Made(own),
-        "mean V 0.08": Made(with_values(stream(2), stream(2).uniform(0.02, 0.14, 60))),
-        "continuous rewards of mean -5": Made(replace(own, reward_PC=graded)),
-        "6 biased estimators": Made(own, estimators=("oracle", *BIASED)),
-        "5 of 60 active": Made(replace(own, reward_PC=active)),
-        "scales e^N": Made(scaled(own, np.exp(stream(3).normal(size=60))), blocks=4),
-        "scales e^1.5N": Made(scaled(own, np.exp(1.5 * stream(4).normal(size=60))), 4),
-        "one of 60 x 5": Made(scaled(own, np.where(one, 5, 1))),
-        "P = 4": Made(make_design(stream(5), 4)),
-        "P = 8": Made(make_design(stream(6), 8)),
-        "GSM8K-like": Made(gsm8k),
-        "best constant": Made(own, estimators=("oracle", "best-constant")),
-        "one of 60 x 30": Made(scaled(own, np.where(one, 30, 1)), extreme=True),
-        "P = 1": Made(make_design(stream(9), 1), extreme=True),
-        "log-normal tails": Made(with_values(stream(10), middling, 256, 1.2), extreme=True),
-        "V = 0.015, log-normal tails": Made(
-            with_values(stream(11), rare, 256, 1.2), extreme=True
-        ),
-    }
+def make_prompts(seed, value_P, kinds=KINDS, tails=0.0, right=0.5, shared=2.0, spread=1.0):
+    """Make prompts of given values with a part of the gradient in common.
 
-
-DESIGNS = _make()
-
-
-class Counts(NamedTuple):
-    """How many runs' intervals covered the truth, and said that they know too little."""
-
-    runs: int = 0
-    covered: int = 0
-    few: int = 0
-    either: int = 0
-
-    def add(self, covered, few):
-        return Counts(
-            self.runs + 1,
-            self.covered + covered,
-            self.few + few,
-            self.either + (covered or few),
-        )
-
-
-def cover(made, runs, sizes=(4, 16, 64), seed=0, draws=300):
-    """Count the runs whose intervals cover the exact MSE, by kind, estimator and G.
-
-    Kinds: the measured `mse`, its `law`, and the paired `ratio` to the oracle.
+    Args:
+        seed: Of all draws.
+        value_P: About the chance of being right: the most kinds that fit below it are.
+        kinds: Kinds of completions of each prompt.
+        tails: Log-normal spread of the scores' lengths, of all prompts or of each.
+        right: Length of right completions' scores over that of wrong ones.
+        shared: Length of the common part along the centred reward.
+        spread: Of the Dirichlet distribution of the kinds' chances; small for few kinds.
     """
     rng = np.random.default_rng(seed)
-    estimators = find_estimators(list(made.estimators), list(sizes))
-    known = Truth(made.design)
-    exact = {
-        Key(one.name, size): known.decomposed(one, size)
-        for one in estimators
-        for size in sizes
-    }
-    counts = {}
-    for _ in range(runs):
-        pools = made.draw(rng)
-        errors = measure_errors(pools, estimators, sizes)
-        curves = Curves(pools, draw_reference_noise(pools, draws, rng))
-        found = measure_curves(curves, estimators, errors)
-        few = bool(warn_of_few_degrees(pools, found))
-        for key, (measured, law) in found.items():
-            base = Key("oracle", key.group_size)
-            truth = float(exact[key].mse)
-            intervals = {
-                "mse": (measured.interval("mse", LEVEL), truth),
-                "law": (law.interval("mse", LEVEL), truth),
-            }
-            if key != base and (
-                found_ratio := paired_ratio(measured, found[base][0], LEVEL)
-            ):
-                intervals["ratio"] = (found_ratio, truth / float(exact[base].mse))
-            for kind, (interval, target) in intervals.items():
-                inside = interval.low <= target <= interval.high
-                counts[kind, key] = counts.get((kind, key), Counts()).add(inside, few)
-    return counts
+    value_P1 = np.asarray(value_P)[:, None]
+    wanted = rng.dirichlet(np.full(kinds, spread), size=len(value_P))
+    is_right = wanted.cumsum(-1) <= value_P1
+    is_right[:, 0], is_right[:, -1] = True, False
+    # The chances of right and of wrong kinds add up to V and 1 - V.
+    total = np.where(
+        is_right,
+        np.where(is_right, wanted, 0).sum(-1, keepdims=True) / value_P1,
+        np.where(is_right, 0, wanted).sum(-1, keepdims=True) / (1 - value_P1),
+    )
+    probability = wanted / total
+    tail_P1 = np.broadcast_to(tails, value_P1.shape[:1])[:, None]
+    size = 2 * np.exp(tail_P1 * rng.standard_normal(is_right.shape))
+    size *= np.where(is_right, right, 1.0)
+    score = size[..., None] * rng.standard_normal((*is_right.shape, DIMENSIONS))
+    score -= (probability[..., None] * score).sum(1, keepdims=True)
+    common = np.zeros((len(value_P), DIMENSIONS))
+    common[:, 0] = shared
+    return tilt(Design(probability, score, is_right * 1.0), common)
 
 
-def refuse(made, runs, seed=1):
-    """Count the runs in which Theorem 2's exact law, which is true, fails at 5%."""
+def uncorrelated(seed, low, high, tails, signal=0.04, radii=12):
+    """Make prompts with rho = 1: W = s r u + t v / 2, r log-normal and independent of Z.
+
+    s, t = -1, 1; E[Z | t] = V + signal t, so that g = signal v / 2.
+    """
     rng = np.random.default_rng(seed)
-    refused = 0
-    for _ in range(runs):
-        result = analysed(made.draw(rng), (4, 16, 64), resamples=300)
-        [whole, *_] = judge(theorem_2(result), (result.name,), result.level)
-        refused += whole.verdict == "fails"
-    return refused
+    value_P = rng.uniform(low, high, PROMPTS)
+    axes = np.linalg.qr(rng.standard_normal((PROMPTS, DIMENSIONS, DIMENSIONS)))[0]
+    s, which, t, z = np.array(list(product((-1, 1), range(radii), (-1, 1), (0, 1)))).T
+    radius_PR = np.exp(tails * rng.standard_normal((PROMPTS, radii)))
+    chance_PC = value_P[:, None] + signal * t
+    probability_PC = np.where(z == 1, chance_PC, 1 - chance_PC) / (4 * radii)
+    along_u = s * radius_PR[:, which]
+    score = along_u[..., None] * axes[:, None, 0] + (t / 2)[:, None] * axes[:, None, 1]
+    return Design(probability_PC, score, np.tile(z * 1.0, (PROMPTS, 1)))
+
+
+def on_the_line(value_P):
+    """Shrink right completions' scores until vanilla's MSE is the oracle's: b* = V/2."""
+
+    def apart(right):
+        place = aggregate_place(make_prompts(3, value_P, right=right, shared=1.0).moments())
+        return place.best_baseline / place.value - 0.5
+
+    right = optimize.brentq(apart, 0.05, 3.0, xtol=1e-4)
+    return make_prompts(3, value_P, right=right, shared=1.0)
+
+
+def graded(design):
+    """Give every kind of completion a reward of its own."""
+    rng = np.random.default_rng(4)
+    return replace(design, reward_PC=rng.normal(1.0, 1.0, design.reward_PC.shape))
+
+
+def ends_and_middle():
+    """Draw values near 0 or 1 for 70% of the prompts."""
+    ends = in_two_parts((0.005, 0.03), (0.97, 0.995))
+    middle = np.random.default_rng(2).random(PROMPTS) < 0.3
+    return np.where(middle, uniform(*MIDDLING), ends)
+
+
+MIDDLING, BIMODAL, LOW = (0.1, 0.9), ((0.03, 0.12), (0.88, 0.97)), (0.01, 0.12)
+
+
+def middling(**changes):
+    """Make prompts of V from 0.1 to 0.9."""
+    return partial(make_prompts, 0, uniform(*MIDDLING), **changes)
+
+
+POPULATIONS = {
+    "V 0.1 to 0.9": Source(middling()),
+    "strong g": Source(middling(shared=12.0)),
+    "weak g": Source(middling(shared=0.6)),
+    "graded": Source(lambda: graded(middling()())),
+    "half easy, half hard": Source(lambda: make_prompts(0, in_two_parts(*BIMODAL))),
+    "heavy lengths": Source(middling(kinds=48, tails=0.8)),
+    "20% distinct": Source(middling(kinds=24, spread=0.15)),
+    "V near 0 or 1 on 70%": Source(lambda: make_prompts(0, ends_and_middle())),
+    "P = 12": Source(middling(), prompts=12),
+    "P = 30": Source(middling(), prompts=30),
+    "P = 120": Source(middling(), prompts=120),
+    "reference 64": Source(middling(), reference=64),
+    "reference 16": Source(middling(), prompts=40, reference=16),
+    "tails tied to V": Source(middling(kinds=48, tails=1.2 * (1 - uniform(*MIDDLING)))),
+    "on the line": Source(lambda: on_the_line(uniform(*MIDDLING))),
+    "bimodal, on the line": Source(lambda: on_the_line(in_two_parts(*BIMODAL))),
+    "rho = 1, rare, heavy": Source(lambda: uncorrelated(5, 0.05, 0.3, 0.8), prompts=120),
+    "the same, 64 replicates": Source(
+        lambda: uncorrelated(5, 0.05, 0.3, 0.8), prompts=120, largest=32
+    ),
+    "V 0.01 to 0.12": Source(lambda: make_prompts(0, uniform(*LOW))),
+    "the same, reference 1024": Source(
+        lambda: make_prompts(0, uniform(*LOW)), reference=1024
+    ),
+    # A fifth of the prompts are right in one completion of the reference, or in none.
+    "the same, reference 64": Source(
+        lambda: make_prompts(0, uniform(*LOW)), reference=64, extreme=True
+    ),
+}
+
+
+def _fixed(make, **changes):
+    return Source(make, prompts=None, **changes)
+
+
+def _own():
+    return make_design(np.random.default_rng(0))
+
+
+def _one_of_60(size):
+    return scaled(_own(), np.where(np.arange(60) == 7, size, 1))
+
+
+def _graded_below_zero():
+    rewards = -5 + np.random.default_rng(1).standard_normal(_own().reward_PC.shape)
+    return replace(_own(), reward_PC=rewards)
+
+
+def _five_active():
+    active = (np.arange(60) < 5)[:, None]
+    return replace(_own(), reward_PC=_own().reward_PC * active)
+
+
+def _u_shaped():
+    values = np.clip(np.random.default_rng(7).beta(0.4, 0.4, 100), 0.004, 0.996)
+    made = with_values(np.random.default_rng(7), values)
+    return scaled(made, np.exp(0.6 * np.random.default_rng(8).normal(size=100)))
+
+
+def _low_values():
+    rng = np.random.default_rng(2)
+    return with_values(np.random.default_rng(2), rng.uniform(0.02, 0.14, 60))
+
+
+def _with_tails(seed, value_P):
+    return with_values(np.random.default_rng(seed), value_P, 256, 1.2)
+
+
+FIXED = {
+    "own": _fixed(_own),
+    "mean V 0.08": _fixed(_low_values),
+    "graded rewards of mean -5": _fixed(_graded_below_zero),
+    "6 biased estimators": _fixed(_own, estimators=("oracle", *BIASED)),
+    "5 of 60 active": _fixed(_five_active),
+    "scales e^N": _fixed(lambda: scaled(_own(), log_normal(3, 1.0, 60)), blocks=4),
+    "scales e^1.5N": _fixed(lambda: scaled(_own(), log_normal(4, 1.5, 60)), blocks=4),
+    "one of 60 x 5": _fixed(lambda: _one_of_60(5)),
+    "P = 4": _fixed(lambda: make_design(np.random.default_rng(5), 4)),
+    "P = 8": _fixed(lambda: make_design(np.random.default_rng(6), 8)),
+    "U-shaped V": _fixed(_u_shaped),
+    "best constant": _fixed(_own, estimators=("oracle", "best-constant")),
+    "one of 60 x 30": _fixed(lambda: _one_of_60(30), extreme=True),
+    "P = 1": _fixed(lambda: make_design(np.random.default_rng(9), 1), extreme=True),
+    "log-normal tails": _fixed(
+        lambda: _with_tails(10, np.random.default_rng(10).uniform(*MIDDLING, 60)),
+        extreme=True,
+    ),
+    "V = 0.015, log-normal tails": _fixed(
+        lambda: _with_tails(11, np.full(60, 0.015)), extreme=True
+    ),
+}
+
+
+def little_apart(share):
+    """Shrink what tells the prompts' gradients apart to this share."""
+    design = population(np.random.default_rng(1))
+    design = choose(design, design.moments().variance > 0.05)
+    gradient_PD = design.gradient_PD
+    mean = gradient_PD.mean(0)
+    return with_gradient(design, mean + share * (gradient_PD - mean))
+
+
+# The length of the step, in units of the population's scores, that gives a rare prompt a
+# gradient of its own.
+OWN = 10.0
+
+
+def with_rare(one_in, size):
+    """Give one prompt in so many larger scores, and a gradient of its own: they carry c1.
+
+    c1 grows by more than c3, so the best size is another one than that of the rest.
+    """
+    rng = np.random.default_rng(11)
+    plain = population(np.random.default_rng(1))
+    rare_P = rng.random(plain.prompts) < 1 / one_in
+    step_PD = rng.standard_normal((plain.prompts, plain.score_PCD.shape[-1]))
+    step_PD *= OWN * rare_P[:, None] / np.linalg.norm(step_PD, axis=1, keepdims=True)
+    return scaled(tilt(plain, step_PD), np.where(rare_P, float(size), 1.0))
+
+
+def both_unlike():
+    """Half of the prompts are hard and half are easy; their scores are e^(0.8 N)."""
+    rng, count = np.random.default_rng(3), population(np.random.default_rng(1)).prompts
+    hard_P = rng.random(count) < 0.5
+    low_P, high_P = rng.uniform(0.02, 0.1, count), rng.uniform(0.9, 0.98, count)
+    common = np.zeros((count, DIMENSIONS))
+    common[:, 0] = 1
+    made = tilt(with_values(rng, np.where(hard_P, low_P, high_P)), common)
+    return scaled(made, log_normal(5, 0.8, count))
+
+
+def regrets_of(design, sizes=range(2, 257)):
+    """By how much each size costs more than the best of them, of GRPO-type."""
+    cost = mse_times_budget("grpo", Truth(design).constants, np.array(sizes))
+    return dict(zip(sizes, (cost / cost.min() - 1).tolist(), strict=True))
+
+
+# The group size of the training that is judged: TRL's default.
+PRESENT = 8
+
+
+def where_eight_costs(regret, of_grpo=False):
+    """Shrink what tells gradients apart until groups of 8 cost so much more than the best.
+
+    Of GRPO-type they are then too small, of the user's own loss too large.
+    """
+    low, high = 0.1, 1.0
+    for _ in range(20 if of_grpo else 12):
+        middle = (low + high) / 2
+        design = little_apart(middle)
+        if of_grpo:
+            raises = regrets_of(design)[PRESENT] > regret
+        else:
+            costs = Truth(design).own_costs(COMPARED, PRESENT)
+            best = min(costs, key=costs.__getitem__)
+            # Smaller groups are better where gradients differ more.
+            raises = not (best < PRESENT and 1 / costs[best] - 1 > regret)
+        low, high = (middle, high) if raises else (low, middle)
+    return design
+
+
+def first(size, make):
+    """Take the first prompts of a population as a set."""
+    return choose(make(), np.arange(size))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A population on which `advise` is tried."""
+
+    make: Callable[[], Design]
+    size: float = math.inf  # How many prompts there are, where they are a set.
+
+    @cached_property
+    def whole(self) -> Design:
+        """All prompts."""
+        return self.make()
+
+
+def _of(name):
+    return lambda: POPULATIONS[name].whole
+
+
+def _sets():
+    """List sets of prompts: the first of some populations, and with a rare kind."""
+    for size, name in product((36, 200), ("V 0.1 to 0.9", "half easy, half hard")):
+        yield f"these {size}: {name}", Case(partial(first, size, _of(name)), size=size)
+    for size in (60, 200):
+        make = partial(first, size, partial(with_rare, 20, 3))
+        yield f"these {size}: 1 in 20, scores x3", Case(make, size=size)
+
+
+VERDICTS = {
+    **{
+        name: Case(_of(name))
+        for name in ("V 0.1 to 0.9", "weak g", "graded", "half easy, half hard")
+    },
+    "both, scores e^(0.8 N)": Case(both_unlike),
+    **{name: Case(_of(name)) for name in ("heavy lengths", "V 0.01 to 0.12")},
+    "G = 8 costs 6% more": Case(partial(where_eight_costs, 0.06, of_grpo=True)),
+    "little tells gradients apart": Case(partial(little_apart, 0.15)),
+    "yours costs 4% more": Case(partial(where_eight_costs, 0.04)),
+    "yours costs 6% more": Case(partial(where_eight_costs, 0.06)),
+    **{
+        f"1 in {one_in}, scores x{size}": Case(partial(with_rare, one_in, size))
+        for one_in, size in ((20, 2), (20, 3), (40, 4), (100, 6))
+    },
+    **dict(_sets()),
+}

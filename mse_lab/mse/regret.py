@@ -10,7 +10,7 @@ intervals of 95%. No correction for the number of sizes is needed. As a function
 regret falls to its least and rises again. So a bound x of the regret of a range of sizes is
 wrong only where it is wrong at one of the range's two ends: in 5% of runs.
 
-`tests/benchmarks/regret.py` measures how often what is said is true.
+`tests/benchmarks/levels.py` measures how often a verdict on these bounds is false.
 """
 
 import math

@@ -28,7 +28,7 @@ NOT_ESTIMATED = (
     "that use norms or lengths."
 )
 
-# In each population of `tests/benchmarks/stopping.py` whose kinds are seen.
+# In each population of `results/stopping/table.csv` whose kinds are seen.
 LEVEL = 0.95
 OF_SAMPLES = (
     'In simulations such an "at most" was true in 98% of runs or more, and an interval '

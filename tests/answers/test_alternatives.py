@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from benchmarks.truths import Truth
 from enumerated import random_enumerated
 from mse_lab.answers.alternatives import (
     LAW_SIZES,
@@ -27,6 +26,7 @@ from mse_lab.mse.own_loss import CONSTANT, Aim, Direction
 from mse_lab.probe.training import DEFAULT
 from populations import choose, population
 from simulated import analysed, with_rewards
+from truths import Truth
 
 BUDGET = 1024
 DEFAULTS_NAME = find_estimator(TRAINERS_DEFAULT).name

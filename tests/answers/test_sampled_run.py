@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.truths import Truth
 from designs import scaled
 from mse_lab.answers.advice import advise
 from mse_lab.answers.sampled_run import SampledRun
@@ -19,6 +18,7 @@ from mse_lab.report.advice_files import restore_advice
 from mse_lab.report.advice_report import advice_text, headline
 from mse_lab.results.files import write_json
 from populations import choose, known_run, population
+from truths import Truth
 
 DEFAULT = "grpo-std(eps=0.0001, length=token-batch)"
 

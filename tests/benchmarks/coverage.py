@@ -1,18 +1,25 @@
-"""How often 95% intervals hold the truth, and true statements are said to fail.
+"""How often do 95% intervals hold the truth?
 
-`python tests/benchmarks/coverage.py [RUNS] [--bootstrap] [--fixed]`: every number that is
-printed with an interval and every verdict, by the public door, on runs whose prompts are
-drawn from populations of known laws (`random_prompts.py`, `truths.py`). Counts of every
-number are added up in `results/coverage/table.csv` after every ten runs of all populations,
-so that it may be stopped; the summary is printed. With `--bootstrap` intervals are the
-bootstrap's, and counts are in `bootstrap.csv`. With `--fixed` instead the designs of fixed
-prompts of `tests/designs.py`.
+    python tests/benchmarks/coverage.py [NAME ...] [--runs 160] [--bootstrap] [--quick]
+
+Every number that is printed with an interval, and every verdict of `claims`, by the public
+door, on runs of `tests/designs.py`: prompts drawn from populations of known laws, and
+prompts that are always the same. Counts of every number are kept in
+`results/coverage/table.csv`, or `bootstrap.csv` where intervals are the bootstrap's. A
+design that is there with as many runs is left as it is, unless it is named; so what was
+interrupted goes on. `--quick` makes five runs of each and writes nothing. All of it takes
+half an hour of two cores.
+
+A verdict counts as an interval that holds the truth where a true statement is not said to
+fail. `below` counts truths above the interval, `missed_and_warned` those missed by a run
+that carries a warning.
 """
 
+import argparse
 import sys
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from itertools import product
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -20,161 +27,153 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.random_prompts import SOURCES, population
-from benchmarks.tables import table
-from benchmarks.truths import Told, Truth, of_advice, of_fixed_prompts, of_side
-from benchmarks.truths_of_claims import of_claims
-from designs import DESIGNS, cover, refuse
+from designs import FIXED, POPULATIONS
 from mse_lab.answers import advice
 from simulated import analysed
+from truths import Told, Truth, of_advice, of_claims, of_fixed_prompts, of_side
 
-RUNS, PART, LEVEL = 200, 10, 0.95
-OFTEN = 40
+OUT = Path(__file__).resolve().parents[2] / "results/coverage"
+FILES = {"closed-form": "table.csv", "bootstrap": "bootstrap.csv"}
+DRAWS = {"closed-form": 200, "bootstrap": 1000}
+RUNS, QUICK, OFTEN, LEVEL = 160, 5, 40, 0.95
 SIZES = (4, 16, 64)
-UNBIASED = ("vanilla", "grpo", "oracle")
-BIASED = ("grpo-std", "maxrl")
+SOME_BIASED = ("grpo-std", "maxrl")
 
 KEYS = ["kind", "number", "prompts"]
 COUNTS = ["runs", "held", "below", "missed_and_warned"]
-OUT = Path(__file__).resolve().parents[2] / "results/coverage"
-FILES = {"closed-form": OUT / "table.csv", "bootstrap": OUT / "bootstrap.csv"}
-METHOD = "bootstrap" if "--bootstrap" in sys.argv else "closed-form"
+SOURCES = POPULATIONS | {f"fixed: {name}": one for name, one in FIXED.items()}
+Counts = Counter[tuple[str, ...]]
 
 
-def analyse_one(name, seed):
-    """Draw a run's prompts and pools; give those prompts' truth and the analysis."""
-    source, whole = SOURCES[name], population(name)
-    own, pools = source.draw(whole, np.random.default_rng([seed, *map(ord, name)]))
-    entries = (*UNBIASED, *(BIASED if Truth(whole).binary else ()))
-    sizes = tuple(size for size in SIZES if size <= source.largest)
-    draws = {"closed-form": 200, "bootstrap": 1000}[METHOD]
-    given = {"estimators": entries, "resamples": draws, "method": METHOD, "seed": seed}
-    return Truth(own), analysed(pools, sizes, **given)
-
-
-def told_by(name, seed) -> tuple[list[Told], bool]:
+def told_by(name: str, seed: int, method: str = "closed-form") -> tuple[list[Told], bool]:
     """List every number and verdict of a run, and whether it was warned of."""
-    whole, (own, result) = Truth(population(name)), analyse_one(name, seed)
-    found = [
-        *of_fixed_prompts(result, own, LEVEL),
-        *of_advice(result.advice, whole),
-        of_side(result.advice.regime, whole),
-        *of_claims(result, own, whole),
-    ]
+    source = SOURCES[name]
+    prompts, pools = source.draw(np.random.default_rng([seed, *map(ord, name)]))
+    own, whole = Truth(prompts), Truth(source.whole)
+    binary = whole.binary and source.prompts is not None
+    result = analysed(
+        pools,
+        tuple(size for size in SIZES if size <= source.largest),
+        estimators=(*source.estimators, *(SOME_BIASED if binary else ())),
+        resamples=DRAWS[method],
+        method=method,
+        seed=seed,
+    )
+    found = [*of_fixed_prompts(result, own, LEVEL)]
+    if "grpo" in source.estimators:
+        found += of_claims(result, own, whole)
+    if source.prompts is not None:
+        found += of_advice(result.advice, whole)
+        found.append(of_side(result.advice.regime, whole))
     return found, bool(result.warnings)
 
 
-def count(name, told, warned, counts) -> None:
+def count(name: str, told: Iterable[Told], warned: bool, counts: Counts) -> None:
     """Add a run's numbers to the counts."""
     for one in told:
         if one.known:
             held = one.covers
             below = not held and one.truth > one.found.high
-            numbers = {
-                "runs": 1, "held": held, "below": below, "missed_and_warned": warned > held
-            }  # fmt: skip
-            for what, number in numbers.items():
-                counts[one.kind, one.name, name, what] += int(number)
+            for what, adds in zip(COUNTS, (1, held, below, warned > held), strict=True):
+                counts[one.kind, one.name, name, what] += int(adds)
 
 
-def tabulate(counts) -> pd.DataFrame:
-    """Make the table: one row a number and population."""
+def tabulate(counts: Counts) -> pd.DataFrame:
+    """Make the table: one row a number and design."""
     rows = pd.Series(counts).unstack(fill_value=0)[COUNTS]
     rows.index.names = KEYS
     return rows.sort_index()
 
 
-def summarise(rows) -> str:
-    """Tabulate by kind of number: coverage on average, and the least of one number.
-
-    That is of numbers that are told often, such as the costs of all sizes but the best.
-    """
-    ordinary = [name for name, source in SOURCES.items() if not source.extreme]
-    rows = rows[rows.index.get_level_values("prompts").isin(ordinary)]
-    lines = []
-    for kind, own in rows.groupby(level="kind", sort=False):
-        share = 100 * own.held / own.runs
-        often = share[own.runs >= min(OFTEN, own.runs.max())]
-        worst, missed = often.idxmin(), own.runs - own.held
-        lines.append(
-            [
-                kind,
-                f"{int(own.runs.max())}",
-                f"{100 * own.held.sum() / own.runs.sum():.1f}",
-                f"{often.min():.1f} ({', '.join(filter(None, worst[1:]))})",
-                f"{100 * own.missed_and_warned.loc[worst] / max(missed.loc[worst], 1):.0f}",
-            ]
-        )
-    heads = ["number", "runs", "held", "least of one", "of its misses warned of"]
-    return table(heads, lines)
-
-
-def without_curves() -> None:
-    """Leave out the curves between sizes: drawn, not printed, and half of the time."""
+def measure(name: str, runs: int, method: str) -> pd.DataFrame:
+    """Count over the runs of a design."""
+    # Curves between sizes are drawn, not printed, and half of the time.
     advice.CURVE_SIZES = ()
-
-
-def measure(runs: int) -> pd.DataFrame:
-    """Count over runs of all populations, and keep what is counted."""
-    counts: Counter = Counter()
-    OUT.mkdir(exist_ok=True, parents=True)
-    with ProcessPoolExecutor(initializer=without_curves) as processes:
-        for first in range(0, runs, PART):
-            seeds = range(first, min(first + PART, runs))
-            todo = list(product(SOURCES, seeds))
-            found = processes.map(told_by, *zip(*todo, strict=True), chunksize=PART)
-            for (name, _), (told, warned) in zip(todo, found, strict=True):
-                count(name, told, warned, counts)
-            tabulate(counts).to_csv(FILES[METHOD], lineterminator="\n")
-            print(f"{seeds.stop} runs", file=sys.stderr, flush=True)
+    counts: Counts = Counter()
+    for seed in range(runs):
+        count(name, *told_by(name, seed, method), counts)
     return tabulate(counts)
 
 
-def percent(number, runs):
-    """Write a share."""
-    return f"{100 * number / runs:5.1f}"
+def read(path: Path) -> pd.DataFrame:
+    """Read a table; empty if there is none."""
+    if not path.exists():
+        return pd.DataFrame(columns=[*KEYS, *COUNTS]).set_index(KEYS)
+    return pd.read_csv(path, keep_default_na=False).set_index(KEYS)
 
 
-def show_design(name, runs):
-    """Print the mean coverage by kind and group size, and the least of any estimator."""
-    made = DESIGNS[name]
-    counts = cover(made, runs)
-    cells = []
-    for kind in ("mse", "law", "ratio"):
-        found = [one for (of, _), one in counts.items() if of == kind]
-        shares = [one.covered / one.runs for one in found]
-        cells.append(f"{100 * np.mean(shares):5.1f} ({100 * min(shares):5.1f})")
-    either = [one.either / one.runs for one in counts.values()]
-    few = next(iter(counts.values())).few
-    false = refuse(made, runs) if "grpo" in made.estimators else None
-    verdict = "" if false is None else percent(false, runs)
-    mark = "extreme" if made.extreme else ""
-    row = [
-        f"{name:<30}",
-        *cells,
-        percent(few, runs),
-        f"{100 * min(either):5.1f}",
-        verdict,
-        mark,
-    ]
-    print(" | ".join(row), flush=True)
+def put(path: Path, rows: pd.DataFrame) -> None:
+    """Put a design's rows into a table in place of those that it has."""
+    kept, names = read(path), rows.index.get_level_values("prompts")
+    kept = kept[~kept.index.get_level_values("prompts").isin(names)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.concat([kept, rows]).sort_index().to_csv(path, lineterminator="\n")
+
+
+def by_kind(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate, of populations: coverage on average, and the least of one number.
+
+    That is of numbers that are told often, such as the costs of all sizes but the best.
+    """
+    usual = [name for name, one in POPULATIONS.items() if not one.extreme]
+    rows, lines = rows[rows.index.get_level_values("prompts").isin(usual)], {}
+    for kind, own in rows.groupby(level="kind"):
+        share = 100 * own.held / own.runs
+        often = share[own.runs >= min(OFTEN, own.runs.max())]
+        worst = often.idxmin()
+        missed = max((own.runs - own.held).loc[worst], 1)
+        lines[kind] = {
+            "runs": own.runs.max(),
+            "held": round(100 * own.held.sum() / own.runs.sum(), 1),
+            "least": round(often.min(), 1),
+            "of": ", ".join(filter(None, worst[1:])),
+            "misses warned of": round(100 * own.missed_and_warned.loc[worst] / missed),
+        }
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def by_design(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate, of fixed prompts: coverage on average over estimators and G, and least."""
+    kinds = ["mse", "law", "ratio", "true statements"]
+    index = rows.index.to_frame()
+    own = rows[index.prompts.str.startswith("fixed: ") & index.kind.isin(kinds)]
+    share = (100 * own.held / own.runs).groupby(level=["prompts", "kind"])
+    table = pd.concat({"held": share.mean(), "least": share.min()}, axis=1)
+    return table.round(1).unstack().swaplevel(axis=1).sort_index(axis=1)
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="designs, else all")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument(
+        "--bootstrap", action="store_true", help="the bootstrap's intervals"
+    )
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs, no table")
+    parser.add_argument("--fresh", action="store_true", help="measure all again")
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Measure."""
-    words = sys.argv[1:]
-    runs = int(next((word for word in words if word.isdigit()), RUNS))
-    if "--fixed" not in words:
-        rows = measure(runs)
-        rows.to_csv(FILES[METHOD], lineterminator="\n")
-        print(summarise(rows))
-        return
-    print(
-        "coverage in percent, mean over estimators and G = 4, 16, 64 (least of one); runs"
-    )
-    print("told of few degrees; least coverage or told; Theorem 2 refused at 5%")
-    for name in DESIGNS:
-        show_design(name, runs)
+    """Measure what is named, or what the table lacks; print the summary."""
+    asked = parse()
+    method = "bootstrap" if asked.bootstrap else "closed-form"
+    runs, path = QUICK if asked.quick else asked.runs, OUT / FILES[method]
+    known = read(path).runs.groupby("prompts").max()
+    done = set() if asked.fresh or asked.quick else {*known.index[known >= runs]}
+    names = asked.names or [name for name in SOURCES if name not in done]
+    parts = [] if asked.quick else [read(path)]
+    with ProcessPoolExecutor() as processes:
+        todo = [processes.submit(measure, name, runs, method) for name in names]
+        for one in as_completed(todo):
+            parts.append(one.result())
+            if not asked.quick:
+                put(path, parts[-1])
+            print(*parts[-1].index.get_level_values("prompts")[:1], file=sys.stderr)
+    found = pd.concat(parts) if asked.quick else read(path)
+    for tabulated in (by_kind, by_design):
+        print(tabulated(found).to_string(), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 import numpy as np
 from scipy import stats
 
-from benchmarks.truths import Truth
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.mse.curves import Curves, law_curves, law_sizes, measure_curves, paired_ratio
 from mse_lab.mse.decomposition import PARTS
 from mse_lab.mse.reference_noise import ReferenceNoise, RewardNoise, draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from simulated import make_design
+from truths import Truth
 
 BIASED = ["centred", "grpo-std", "maxrl", "quantile"]
 SIZES = [4, 16]

@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.truths import Truth
-from benchmarks.verdicts import own_costs_of
 from mse.test_budget import make_population
 from mse_lab.mse.budget import Population
 from mse_lab.mse.own_loss import (
@@ -21,6 +19,7 @@ from mse_lab.mse.own_loss import (
 from mse_lab.mse.samples import Samples
 from mse_lab.probe.training import DEFAULT
 from populations import choose, population
+from truths import Truth
 
 BUDGET = 1024
 
@@ -69,7 +68,7 @@ def test_costs_of_trls_default_near_the_exact_ones():
     index = rng.integers(0, design.prompts, 2000)
     drawn = Population(Samples.of(choose(design, index).sample(rng, 16)))
     found = own_costs(drawn, DEFAULT.estimator, 8, range(2, 257), BUDGET, binary=True)
-    exact = own_costs_of(design)
+    exact = Truth(design).own_costs((2, 4, 6, 8, 13), 8)
     assert max(found) == 13
     for size in (2, 4, 6, 13):
         assert found[size][0] == pytest.approx(exact[size], rel=0.05)

@@ -71,7 +71,7 @@ def test_sizes_between_the_ends_are_as_near(known):
 def test_what_is_said_is_true():
     """20 runs of 12 prompts unlike one another, seeds fixed: one may be wrong.
 
-    `benchmarks/regret.py` measures more runs. Told as the estimate has it, that some sizes
+    Told as the estimate has it, that some sizes
     cost at most 5% more is false far more often: the negative control.
     """
     rng = np.random.default_rng(0)

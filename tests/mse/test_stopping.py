@@ -6,14 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.stopping import LOOKS, Told, ends, numbers_of, replace_rows, tell
-from benchmarks.stopping_cases import CASES, made, regrets_of
-from benchmarks.truths import Told as Number
 from mse_lab.formatting import with_interval
+from mse_lab.measurement.looks import looks
 from mse_lab.mse import verdict
 from mse_lab.mse.budget import Population
-from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
-from mse_lab.mse.regret import COMPARED, SIZES, Choice, recommend
+from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.regret import COMPARED, SIZES, recommend
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.stopping import (
     UNSEEN,
@@ -26,7 +24,7 @@ from mse_lab.mse.verdict import Question, decide
 from populations import KnownPopulation, choose, population
 
 LEVEL = 0.95
-COUNTS = sorted({prompts for prompts, _ in LOOKS})
+COUNTS = sorted({look.prompts for look in looks(406, 6496)})
 
 
 def drawn(prompts, seed=0, completions=16):
@@ -62,7 +60,7 @@ def test_a_mean_is_in_the_sequence_at_all_looks_together():
     """In 95% of 2,000 runs of normal numbers; plain intervals at the same looks fail.
 
     Of log-normal ones with a standard deviation of 0.8 in 91%, where looks begin at 24: it
-    holds for large numbers, which `benchmarks/stopping.py` finds these to be.
+    holds for large numbers, which `benchmarks/levels.py` finds these to be.
     """
     rng = np.random.default_rng(0)
     normal = rng.standard_normal((2000, COUNTS[-1]))
@@ -226,54 +224,3 @@ def test_the_range_of_the_best_size_narrows_from_look_to_look():
     assert few.best.low < many.best.low < many.best.high < few.best.high
     assert many.words == "keep, G = 4"
     assert few.words == f"best group size {with_interval(few.best)}"
-
-
-@pytest.mark.parametrize("name", ["V 0.1 to 0.9", "G = 4 costs 6% more"])
-def test_what_is_told_at_the_end_is_true(name, monkeypatch):
-    """A small form of `benchmarks/stopping.py`: of 40 runs at most three are false."""
-    case, design, rng = CASES[name], made(name), np.random.default_rng(1)
-    regrets = regrets_of(design)
-    monkeypatch.setattr("mse_lab.answers.advice.CURVE_SIZES", ())
-    told = [tell(case, design, regrets, rng, LOOKS[:4]) for _ in range(40)]
-    assert sum(one.bound_false for one in told) <= 3
-    assert sum(one.range_false for one in told) <= 3
-    assert sum(one.said for one in told) >= 20
-    assert sum(one.best.covers for one in told) >= 34
-    assert {one.decision.stop for one in told} <= {"regret", "width", None}
-    assert sum(one.decision.stop is not None for one in told) >= 20
-    assert {one.decision.choice.size for one in told} <= {*SIZES}
-
-
-def told(bound, *numbers, seen=True):
-    """Make a run that says a bound, and numbers, where 20% is true."""
-    choice = Choice(4, bound, (4, 4), max(bound, 0.05))
-    decision = SimpleNamespace(choice=choice, stop=None)
-    few = SimpleNamespace(completions=384, prompts=48)
-    numbers = (Number("G*", "", Estimate(4.0, 3.0, 5.0), 4.0), *numbers)
-    return Told(decision, few, 0.2, 0.2, seen, False, numbers)
-
-
-def test_a_bound_without_end_is_no_true_one():
-    """Nor one above 100%, which is not said."""
-    truths = {0.1: (True, True), 0.3: (True, False)}
-    for bound in (0.1, 0.3, 1.01, math.inf):
-        is_said, is_false = truths.get(bound, (False, False))
-        one = told(bound)
-        assert (one.said, one.bound_false, one.range_false) == (is_said, is_false, is_false)
-        row = ends([one])
-        assert row["bound_false"] == ("" if not is_said else f"{100.0 * is_false}")
-
-
-def test_an_interval_without_end_is_counted_apart_and_an_unknown_number_not(tmp_path):
-    """Of three: 2 to 4 and without end hold the 3, 1 to 2 does not, the last is unknown."""
-    found = (Estimate(3.0, 2.0, 4.0), Estimate(3.0, 2.0, math.inf), Estimate(1.5, 1, 2))
-    runs = [told(0.1, Number("c1", "", one, 3.0), seen=one.low > 1) for one in found]
-    runs.append(told(0.1, Number("c1", "", UNKNOWN, 3.0)))
-    _, row = numbers_of("weak g", runs)
-    counts = {"known": 3, "held": 2, "ended": 2, "ended_held": 1, "seen": 1, "seen_held": 1}
-    assert row == {"design": "weak g", "kind": "c1", "number": "", "runs": 4} | counts
-    path = tmp_path / "coverage.csv"
-    for name in ("weak g", "V 0.1 to 0.9", "weak g"):
-        replace_rows(path, name, [row | {"design": name}])
-    designs = [line.split(",")[0] for line in path.read_text().splitlines()]
-    assert designs == ["design", "V 0.1 to 0.9", "weak g"]

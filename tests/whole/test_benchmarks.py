@@ -1,190 +1,187 @@
-"""The benchmarks measure what they say: all ways give the same numbers, on a tiny model."""
+"""The benchmarks count what they say: the ways agree, and truths are told from misses."""
 
-from dataclasses import replace
+from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from benchmarks import (
-    advice_costs,
-    loops,
-    plan,
-    scaling,
-    scoring,
-    tool,
-    whole_run,
-)
-from benchmarks.agreement import Disagreement, compare_errors, compare_products
-from benchmarks.cases import ESTIMATORS, GROUP_SIZES, Case, Size
-from benchmarks.log import replace_marked
-from benchmarks.loops import plain_pass
-from benchmarks.operations import count
-from benchmarks.per_sample import LIBRARIES
-from benchmarks.precision import REFERENCE, completions
-from benchmarks.tables import Fit, Ratio, fit_power, ratio, take_turns
-from benchmarks.work import weights_of
+from benchmarks import coverage, levels, obvious_loop, speed
+from designs import VERDICTS
 from mse_lab.estimators import find_estimators
 from mse_lab.estimators.groups import Groups
+from mse_lab.mse.intervals import Estimate
+from truths import Told
 
-CASE = Case(
-    Size("test", 40, hidden=32, inner=48, layers=2, heads=2), prompt=5, completion=3
-)
-BLOCK = plan.Block(CASE)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("benchmarks")
-
-
-@pytest.fixture(scope="module")
-def scored(folder):
-    return scoring.prepare(BLOCK, folder)
+KINDS = {
+    "G*", "MSE at a budget", "b* of the run", "beats vanilla from",
+    "c1", "c2", "c3", "constant baselines", "cost of a size",
+    "cost of an alternative", "law", "mse", "noise scale",
+    "numbers of claims", "ratio", "regime's side", "rho of a prompt",
+    "rho of the run", "scale_free_mse", "scale_free_ratio", "true statements",
+    "zero-variance groups", "||g||^2",
+}  # fmt: skip
 
 
-def test_the_case_is_what_it_says(scored):
-    assert [len(tokens) for tokens in scored.loaded.tokens] == [5]
-    assert (scored.completions.lengths_N == 3).all()
-    assert 0 < scored.work.rewards_N.mean() < 1
+def test_every_kind_of_number_has_its_truth():
+    """On one run of 12 prompts, of which four in five numbers hold it."""
+    told, _ = coverage.told_by("P = 12", 0)
+    known = [one for one in told if one.known]
+    assert {one.kind for one in known} == KINDS
+    assert sum(one.covers for one in known) > 0.8 * len(known)
 
 
-def test_the_loops_agree_with_the_tool(scored):
-    compare_errors(scored.work, scored.products())
+def test_what_holds_and_what_misses_is_counted(tmp_path):
+    """The truth is 2: one interval holds it, one lies below, the last number is unknown."""
+    found = (Estimate(2, 1, 3), Estimate(1, 0.5, 1.5), Estimate(1.0, np.nan, 1.0))
+    counts = Counter()
+    told = [Told("mse", "grpo at 4", one, 2.0) for one in found]
+    coverage.count("P = 12", told, True, counts)
+    [row] = coverage.tabulate(counts).itertuples()
+    assert row[1:] == (2, 1, 1, 1)
+    path, rows = tmp_path / "table.csv", coverage.tabulate(counts)
+    for again in (rows, 2 * rows):  # in place of the design's rows, not beside them
+        coverage.put(path, again)
+    pd.testing.assert_frame_equal(coverage.read(path), 2 * rows)
+    assert coverage.by_kind(2 * rows).held["mse"] == 50
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
-def test_a_library_agrees_with_the_tool(name, folder):
-    library = LIBRARIES[name]
-    if reason := library.why_not():
-        pytest.skip(reason)
-    scored = scoring.prepare(BLOCK, folder, library.PARAMETERS)
-    difference = compare_products(
-        name, scored.work, scored.products(), library.gram(scored.work)
+def ruled(verdict, set_to, at_most, at_least):
+    saves = Estimate(0.2, 0.1, 0.25) if verdict == "change" else None
+    ruling = SimpleNamespace(
+        verdict=verdict, set_to=set_to, at_most=at_most, at_least=at_least, saves=saves
     )
-    assert difference < 1e-5
+    return levels.Told(ruling, 384, {2: 1.3, 4: 0.8, 8: 1.0})
 
 
-def test_wrong_numbers_are_seen(scored):
+@pytest.mark.parametrize(
+    ("told", "false"),
+    [
+        (ruled("keep", 8, 0.04, 0.0), {"false_keep", "bound_false"}),
+        (ruled("change", 4, 0.3, 0.1), set()),
+        (ruled("change", 2, 0.3, 0.1), {"wrong_size"}),
+        (ruled("cannot tell", 8, np.inf, 0.3), {"bound_false"}),
+    ],
+    ids=["kept", "changed", "changed to a dear size", "open"],
+)
+def test_a_false_verdict_is_told_from_a_true_one(told, false):
+    """Groups of 8 cost 25% more than those of 4, and 20% are saved."""
+    names = ("false_keep", "false_change", "wrong_size", "bound_false")
+    assert {name for name in names if getattr(told, name)} == false
+    assert told.saving_held == (told.ruling.set_to == 4)
+
+
+def test_a_change_of_what_is_all_right_is_false():
+    told = ruled("change", 4, 0.3, 0.0)._replace(costs={4: 0.98, 8: 1.0})
+    assert told.false_change
+
+
+@pytest.mark.parametrize("name", ["V 0.1 to 0.9", "these 36: V 0.1 to 0.9"])
+def test_verdicts_are_true(name):
+    """Ten runs of a population whose size is to be changed: none keeps it."""
+    case, rng = VERDICTS[name], np.random.default_rng(1)
+    costs = levels.exact_costs(case.whole)
+    for _ in range(10):
+        ruling, completions = levels.run_until(case, rng)
+        told = levels.Told(ruling, completions, costs[ruling.own_loss])
+        assert ruling.verdict == "change"
+        assert not told.wrong_size
+        assert not told.bound_false
+
+
+def test_a_population_keeps_its_place_in_the_table(tmp_path):
+    path = tmp_path / "verdicts.csv"
+    for name, runs in (("weak g", 1), ("V 0.1 to 0.9", 1), ("weak g", 2)):
+        levels.replace_row(path, {"design": name, "runs": runs})
+    rows = levels.read(path).to_numpy().tolist()
+    assert rows == [["V 0.1 to 0.9", "1"], ["weak g", "2"]]
+
+
+SIZE = speed.Size("test", 40, hidden=32, inner=48, layers=2, heads=2)
+CASE = speed.Case(SIZE, (5, 3))
+
+
+@pytest.fixture(scope="module")
+def block(tmp_path_factory):
+    return speed.Block(speed.Loaded(CASE, tmp_path_factory.mktemp("speed")))
+
+
+def test_the_case_is_what_it_says(block):
+    assert len(block.tokens) == 5
+    assert (block.drawn.lengths_N == 3).all()
+    assert 0 < block.rewards_N.mean() < 1
+
+
+def test_the_loops_agree_with_the_tool(block):
+    block.hold()
+
+
+def test_wrong_numbers_are_seen(block, monkeypatch):
     """Negative control: one inner product off by a thousandth of the largest norm."""
-    gram_NN, products_N = scored.products()
-    wrong = gram_NN.copy()
-    wrong[3, 4] += 1e-3 * gram_NN.max()
-    with pytest.raises(Disagreement, match="inner products differ"):
-        compare_products("other", scored.work, (gram_NN, products_N), (wrong, products_N))
-    with pytest.raises(Disagreement, match="squared errors differ"):
-        compare_errors(replace(scored.work, value=0.4), (2 * gram_NN, products_N))
+    gram_NN, products_N = block.products()
+    gram_NN[2, 3] += 1e-2 * gram_NN.max()
+    monkeypatch.setattr(block, "products", lambda: (gram_NN, products_N), raising=False)
+    with pytest.raises(RuntimeError, match="errors differ"):
+        block.hold()
 
 
-def test_no_way_leaves_anything_behind(scored):
+@pytest.mark.parametrize(
+    "way",
+    [
+        obvious_loop.plain_pass,
+        obvious_loop.squared_errors,
+        lambda work: obvious_loop.squared_error(work[:4], "grpo"),
+        obvious_loop.reference,
+    ],
+    ids=["plain pass", "shared", "alone", "reference"],
+)
+def test_no_way_leaves_anything_behind(way, block):
     """A gradient left on a parameter would enter the next pass, or be computed for it."""
-    work = scored.work
-    for way in (
-        lambda: plain_pass(work),
-        lambda: loops.squared_error(work, "grpo", slice(0, 4)),
-        *(
-            lambda one=one: one.gram(work)
-            for one in LIBRARIES.values()
-            if one.why_not() is None and one.PARAMETERS is None
-        ),
-    ):
-        way()
-        for parameter in work.parameters.values():
-            assert parameter.grad is None
-            assert not parameter.requires_grad
-    assert not work.model.training
+    way(block.work)
+    for parameter in block.work.parameters.values():
+        assert parameter.grad is None
+        assert not parameter.requires_grad
+    assert not block.work.model.training
+
+
+def test_the_loop_samples_and_differentiates(block):
+    """The loop's reference is its own estimate on the whole block."""
+    work = block.work
+    [drawn] = obvious_loop.generate(work, 6, [])
+    assert drawn.shape == (6, 8)
+    weights_N = obvious_loop.weights_of("grpo", work.rewards_N[None])[0]
+    torch.testing.assert_close(
+        obvious_loop.reference(work), obvious_loop.gradient(work, weights_N)
+    )
 
 
 def test_weights_are_those_of_the_tool():
     rewards = np.array([[[1.0, 0, 0, 1], [0, 1, 1, 1]]])
-    groups = Groups(rewards, rewards, rewards, np.array([0.5]), np.zeros((1, 2)))
-    for estimator in find_estimators(ESTIMATORS, [4]):
-        np.testing.assert_allclose(
-            weights_of(estimator.name, rewards[0], 0.5), estimator.weights(groups)[0]
-        )
+    value = np.array([obvious_loop.VALUE])
+    groups = Groups(rewards, rewards, rewards, value, np.zeros((1, 2)))
+    for estimator in find_estimators(obvious_loop.ESTIMATORS, [4]):
+        found = obvious_loop.weights_of(estimator.name, rewards[0])
+        np.testing.assert_allclose(found, estimator.weights(groups)[0])
 
 
-def test_the_loop_samples_and_differentiates(scored):
-    """The loop's reference is its own estimate on the whole block."""
-    work = scored.work
-    assert loops.sample(work, 6, []).shape == (6, 8)
-    weights_N = weights_of("grpo", work.rewards_N[None], work.value)[0]
-    torch.testing.assert_close(loops.reference(work), loops.gradient(work, weights_N))
-
-
-def test_a_block_is_measured(folder):
-    found = scoring.measure(replace(BLOCK, libraries=False), folder, rounds=1)
-    assert found.ratios["floor"].median > 0
-    assert 0 < found.distinct <= BLOCK.completions
-
-
-def test_a_whole_run_is_measured(folder, monkeypatch):
-    monkeypatch.setattr(whole_run, "POOLS", {"reference": 8, "replicate": 128})
-    monkeypatch.setattr(whole_run, "SHORTEST", 0)
-    found = whole_run.measure(CASE, 1, folder, rounds=1)
-    assert all(one.median > 0 for one in found)
-
-
-def test_precision_is_read_from_a_run(folder):
-    """The law's interval is narrower than the paired one, and that than the fresh one."""
-    loaded = tool.load(CASE, folder, group_sizes=[8], reference=64, replicate=64)
-    tool.run(loaded, folder / "precision")
-    found = tool.ratios(folder / "precision", 8)
-    spread = {way: one.error for way, one in found.items()}
-    assert spread["law"] < spread["paired"] < spread["fresh"]
-
-
-def test_completions_are_counted():
-    """N = 80 is R = 10 at G = 8; a figure's groups hold 4 + 8 + 16 + 32 + 64 = 124."""
-    assert sum(GROUP_SIZES) == 124
-    counts = [drawn for _, _, drawn in completions({"fresh": 80, "paired": 80, "law": 16})]
-    assert counts == [
-        [REFERENCE + 160, REFERENCE + 160, REFERENCE + 3720, REFERENCE + 3720],
-        [REFERENCE + 80, REFERENCE + 160, REFERENCE + 1240, REFERENCE + 3720],
-        [REFERENCE + 80] * 4,
-        [16 + 4 * 16] * 4,
-    ]
-
-
-LINUX = pytest.mark.skipif(not scaling.PEAK.exists(), reason="reads Linux's /proc")
-
-
-@LINUX
-def test_a_peak_is_seen_and_forgotten():
-    """128 MB, held for a moment."""
-    scaling.forget_peak()
-    before = scaling.status("VmRSS")
-    held = np.ones(2**24)
-    del held
-    assert 100 < (scaling.status("VmHWM") - before) / 2**20 < 200
-    scaling.forget_peak()
-    assert (scaling.status("VmHWM") - before) / 2**20 < 50
-
-
-@LINUX
-def test_a_point_of_the_scaling_is_run(folder):
-    cost = scaling.run_point(scaling.Point(hidden=64, prompt=5, completion=2), folder)
-    assert cost.seconds > 0
-    assert 0 <= cost.memory < 2**30
-
-
-def test_powers_are_fitted():
-    """First y = 5 x^2; then points off a line: slope 1/2, residuals 1/6, -1/3, 1/6."""
-    fit = fit_power([1, 2, 4, 8], [5, 20, 80, 320])
-    assert fit.exponent == pytest.approx(2)
-    assert fit.error == pytest.approx(0, abs=1e-12)
-    assert fit.solve(fit.at(3)) == pytest.approx(3)
-    crooked = fit_power(np.exp([0, 1, 2]), np.exp([0, 0, 1]))
-    assert crooked.exponent == pytest.approx(1 / 2)
-    assert crooked.error == pytest.approx(np.sqrt((1 / 6) / 1 / 2))
-
-
-@pytest.mark.parametrize(
-    ("exponent", "error", "expected"),
-    [(1.1, 0.1, True), (1.1, 0.01, False), (0.5, 0, True)],
-)
-def test_more_than_linear_is_told(exponent, error, expected):
-    assert scaling.at_most_linear(Fit(1.0, exponent, error)) is expected
+def test_a_run_consists_of_its_pieces(tmp_path, monkeypatch):
+    """How often each one counts; that they can be carried out is seen above."""
+    monkeypatch.setattr(speed, "POOLS", (8, 128))
+    monkeypatch.setattr(speed, "piece", lambda work: 1.0)
+    monkeypatch.setattr(speed, "seconds", lambda work: 2.0)
+    pieces = speed.Pieces(CASE, tmp_path)
+    assert {name: way() for name, way in pieces.ways().items()} == {
+        "run": 2.0,
+        "generate": 1 / 136,
+        "reference": 8 / 64,
+        "errors": 3 * 128 * (1 / 4 + 1 / 8 + 1 / 16 + 1 / 32 + 1 / 64),
+        "shared errors": 128 * (1 / 4 + 1 / 8 + 1 / 16 + 1 / 32 + 1 / 64),
+        "scoring": 2.0,
+        "sampling": 2.0,
+        "plain": 136 / 64,
+    }
 
 
 def test_ways_take_turns():
@@ -193,43 +190,18 @@ def test_ways_take_turns():
     def way(name, seconds):
         return lambda: order.append(name) or seconds
 
-    times = take_turns({"a": way("a", 2.0), "b": way("b", 1.0)}, 3)
+    times = speed.take_turns({"a": way("a", 2.0), "b": way("b", 1.0)}, 3)
     assert "".join(order) == "abbaab"
-    assert ratio(times["a"], times["b"]) == Ratio(2, 2, 2)
+    assert speed.ratio(times["a"], times["b"]) == speed.Ratio(2, 2, 2)
+    assert str(speed.ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0])) == "2.00 (1.00 to 3.00)"
 
 
 def test_only_what_is_marked_is_replaced(tmp_path):
     page = tmp_path / "README.md"
-    page.write_text("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
-    assert replace_marked(page, "new \\1")
-    text = "before\n<!-- bench:begin -->\nnew \\1\n<!-- bench:end -->\nafter\n"
+    page.write_text(f"before\n{speed.BEGIN}\nold\n{speed.END}\nafter\n")
+    speed.replace_marked(page, "new \\1")
+    text = f"before\n{speed.BEGIN}\nnew \\1\n{speed.END}\nafter\n"
     assert page.read_text() == text
-    page.write_text("no markers\n")
-    assert not replace_marked(page, "new")
-    assert page.read_text() == "no markers\n"
-
-
-@pytest.mark.parametrize("chosen", [plan.FULL, plan.QUICK], ids=["full", "quick"])
-def test_a_plan_can_be_carried_out(chosen):
-    """A name that is no dimension, or a median of too few, would be seen an hour later."""
-    assert chosen.rounds >= 5
-    assert set(chosen.scaling) <= set(scaling.DIMENSIONS)
-    assert all(len(points) >= chosen.points >= 3 for points in scaling.DIMENSIONS.values())
-
-
-def test_costs_are_what_an_advice_carries_out(folder, monkeypatch):
-    """Counted without content at the model's shape, and counted in its own stages."""
-    monkeypatch.setattr(advice_costs, "PROMPT", 40)
-    size = Size("small", 1_000, hidden=64, inner=128, layers=2, heads=4)
-    loaded = tool.load(Case(size, 40, 8), folder)
-    shapes = advice_costs.Shapes(64, 128, 2, heads=4, keys=2, vocabulary=1_000, tied=True)
-    computed = advice_costs.count_costs(shapes, 8, "all")
-    drawn = []
-    drawing = count(
-        lambda: drawn.append(tool.sample(loaded, 0, "x", advice_costs.COMPLETIONS))
-    )
-    block = tool.Scored(loaded, drawn[0], {})
-    # The first token is drawn from one row.
-    assert drawing == pytest.approx(computed.drawing, rel=0.2)
-    scoring = count(block.products_alone)
-    assert scoring == pytest.approx(computed.passes + computed.products, rel=0.05)
+    page.write_text("no marks\n")
+    with pytest.raises(RuntimeError, match="has no"):
+        speed.replace_marked(page, "new")

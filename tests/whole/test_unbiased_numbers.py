@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from benchmarks.coverage import told_by
-from benchmarks.stopping_cases import made
-from benchmarks.truths import Told, Truth, of_advice
+from designs import POPULATIONS
 from mse_lab.answers import advice
 from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.samples import Samples
 from populations import choose
+from truths import Told, Truth, of_advice
 
 POPULATION, RUNS = "reference 16", 60
 PROMPTS, COMPLETIONS = 48, 8  # Of the first look.
@@ -49,7 +49,7 @@ def test_no_number_is_off_on_average(monkeypatch):
 
 def advised(seed: int) -> list[Told]:
     """What advice from few completions says; the costs are over the same size each time."""
-    whole, rng = made("V 0.1 to 0.9"), np.random.default_rng(seed)
+    whole, rng = POPULATIONS["V 0.1 to 0.9"].whole, np.random.default_rng(seed)
     prompts = choose(whole, rng.integers(0, whole.prompts, PROMPTS))
     samples = Samples.of(prompts.sample(rng, COMPLETIONS))
     said = advice.advise(SampledRun("few", samples, "budget", resamples=100))

@@ -6,13 +6,16 @@ random prompts (advice, regime) against the population's.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from claimed_runs import is_true
+from mse_lab.answers import statements as s
 from mse_lab.answers.advice import Advice
+from mse_lab.answers.evidence import judge_run
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.estimators import Estimator, find_estimator
@@ -24,12 +27,16 @@ from mse_lab.mse.moments import Moments
 from mse_lab.mse.own_loss import Aim, Direction
 from mse_lab.mse.regime import Place, Regime, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
+from mse_lab.mse.verdict import BUDGET
 from simulated import Design
 
 # A verdict is counted as an interval that holds 1, the truth being 0 where it is false.
 HOLDS = Estimate(1.0, 1.0, 1.0)
 
 TRL = find_estimator({name: TRAINERS_DEFAULT[name] for name in ("name", "eps")})
+
+# Which MSE GRPO-type's, or the oracle's in the limit, is set in proportion to.
+BASES = {s.NEAR_AT_8: "oracle", s.NEAR_FROM_32: "oracle", s.LARGEST: "vanilla"}
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,18 @@ class Truth:
     def cost(self, size: float, name: str = "grpo") -> float:
         """N x MSE."""
         return float(mse_times_budget(name, self.constants, size).item())
+
+    def grpo_costs(self, sizes: Iterable[int], over: int) -> dict[int, float]:
+        """Completions that groups of GRPO-type take, over those of one size."""
+        return {size: self.cost(size) / self.cost(over) for size in sizes}
+
+    def own_costs(self, sizes: Iterable[int], over: int) -> dict[int, float]:
+        """Completions that groups of TRL's default loss take, over those of one size."""
+        base = self._own_aim(over)
+        return {size: self._own_aim(size).cost(base, BUDGET).item() for size in sizes}
+
+    def _own_aim(self, size: int) -> Aim:
+        return Aim(*map(np.atleast_1d, Aim.of(self.direction(TRL, size), size)))
 
     @cached_property
     def place(self) -> Place:
@@ -230,3 +249,41 @@ def of_side(regime: Regime, truth: Truth) -> Told:
     right = "undecided" if on_line else ("above" if truth.above > 0 else "below")
     false = regime.side not in (right, "undecided")
     return Told("regime's side", "", HOLDS, 0.0 if false else 1.0)
+
+
+def _stated(claim, own: Truth, whole: Truth) -> float:
+    """What a number of a statement should have been; NaN where it has no one truth."""
+    about, moments = claim.about, own.moments
+    if about in (s.LAW, s.INTERCEPT, s.SLOPE, s.RANDOM_PROMPTS):
+        return 1.0
+    limits = {
+        s.PROMPT_ONLY: moments.trace_best.sum(),
+        s.VANILLA: moments.constant_baseline(0.0).sum(),
+    }
+    if about in limits:
+        return float(moments.trace_oracle.sum() / limits[about])
+    if about is s.BEST and claim.group_size is None:
+        return float(1 + (whole.constants.c3.item() / whole.constants.c1.item()) ** 0.5)
+    if about not in BASES or claim.number.label != f"GRPO-type/{BASES[about]}":
+        return math.nan
+    if claim.group_size is None:
+        return math.nan
+    grpo, base = (
+        own.decomposed(find_estimator(one), claim.group_size).mse
+        for one in ("grpo", BASES[about])
+    )
+    return float(grpo / base)
+
+
+def of_claims(result, own: Truth, whole: Truth) -> Iterator[Told]:
+    """Numbers and verdicts: a statement that is true holds where it is not said to fail."""
+    for claim in judge_run(result):
+        size = claim.group_size
+        at = claim.statement + ("" if size is None else f" at {size}")
+        # Of the whole the worst size speaks, whose interval covers less by choice.
+        if size is not None or claim.about not in (s.LAW, s.RANDOM_PROMPTS):
+            stated = _stated(claim, own, whole)
+            yield Told("numbers of claims", at, claim.number.estimate, stated)
+        if is_true(claim.about, own.moments, size):
+            fails = claim.verdict in ("fails", "outside its assumptions")
+            yield Told("true statements", claim.statement, HOLDS, 0.0 if fails else 1.0)

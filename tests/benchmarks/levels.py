@@ -1,0 +1,214 @@
+"""How often is a verdict false, when it is given?
+
+    python tests/benchmarks/levels.py [NAME ...] [--runs 400] [--quick] [--fresh]
+
+Prompts are drawn from populations whose constants are known, as `advise` looks at them,
+until the verdict on TRL's defaults (groups of 8, grpo-std) is to keep or to change the
+size, or 6,496 completions are spent. What is said then is held against the exact costs of
+the loss that it is said of. `results/stopping/verdicts.csv` has a row for each population;
+one that is there with as many runs is left as it is, unless it is named. `--quick` makes
+twenty runs of each and writes nothing. Columns, in percent of the runs unless another unit
+is given:
+
+    own_loss      judged by the law of the user's own loss, else by GRPO-type's error
+    regret        what G = 8 costs beyond the best size, in truth
+    completions   the median number, and the 90% quantile
+    false_keep    kept, though it costs more than 5% more
+    false_change  changed, though it costs at most 5% more
+    wrong_size    changed to a size that costs more than 5% more than the best
+    bound_false   what G = 8 costs at most, or at least, is not so
+    saves         the median of what a change is said to save
+    saves_held    how often its interval held
+    cannot_tell_at_most   the median of the bound where the verdict is `cannot tell`
+"""
+
+import argparse
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from designs import VERDICTS, Case
+from mse_lab.measurement.looks import COMPLETIONS, looks
+from mse_lab.mse.regret import COMPARED
+from mse_lab.mse.samples import Samples
+from mse_lab.mse.verdict import Question, Ruling, decide
+from populations import choose
+from simulated import Design
+from truths import Truth
+
+TABLE = Path(__file__).resolve().parents[2] / "results/stopping/verdicts.csv"
+RUNS, QUICK, BUDGET = 400, 20, 6496
+QUESTION = Question()
+PRESENT, TOLERANCE = QUESTION.present, QUESTION.tolerance
+SIZES = sorted({*COMPARED, PRESENT})
+
+
+class Told(NamedTuple):
+    """What one run says when it ends, and what is true."""
+
+    ruling: Ruling
+    completions: int
+    costs: dict[int, float]  # Exact, over the present size's, of the loss it speaks of.
+
+    @property
+    def regret(self) -> float:
+        """What the present size costs beyond the best."""
+        return 1 / min(self.costs.values()) - 1
+
+    @property
+    def false_keep(self) -> bool:
+        """Whether it keeps a size that costs more than is all right."""
+        return self.ruling.verdict == "keep" and self.regret > TOLERANCE
+
+    @property
+    def false_change(self) -> bool:
+        """Whether it changes a size that is all right."""
+        return self.ruling.verdict == "change" and self.regret <= TOLERANCE
+
+    @property
+    def wrong_size(self) -> bool:
+        """Whether the size to set costs more than is all right."""
+        best = min(self.costs.values())
+        changes = self.ruling.verdict == "change"
+        return changes and self.costs[self.ruling.set_to] / best - 1 > TOLERANCE
+
+    @property
+    def bound_false(self) -> bool:
+        """Whether what the present size costs at most, or at least, is not so."""
+        return not self.ruling.at_least <= self.regret <= self.ruling.at_most
+
+    @property
+    def saving_held(self) -> bool:
+        """Whether what a change saves lies in its interval."""
+        saves = self.ruling.saves
+        true = 1 - self.costs[self.ruling.set_to]
+        return saves is not None and saves.low <= true <= saves.high
+
+
+def exact_costs(design: Design) -> dict[bool, dict[int, float]]:
+    """Exact costs of group sizes: of the user's own loss (True), of GRPO-type (False)."""
+    truth = Truth(design)
+    own = truth.own_costs(SIZES, PRESENT) if truth.binary else {}
+    return {True: own, False: truth.grpo_costs(SIZES, PRESENT)}
+
+
+def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
+    """Draw the blocks of the prompts of each look, which hold those of the one before."""
+    drawn: list[list[Any]] = []  # By block, the prompts that have it.
+    for look in looks(design.prompts, BUDGET):
+        drawn += [[] for _ in look.blocks[len(drawn) :]]
+        for block, each in zip(drawn, look.blocks, strict=True):
+            more = choose(design, np.arange(len(block), look.prompts))
+            block += more.sample(rng, len(each)) if more.prompts else []
+        yield list(zip(*drawn, strict=True))
+
+
+def run_until(case: Case, rng: np.random.Generator) -> tuple[Ruling, int]:
+    """Draw prompts until there is a verdict or no more look; give it, and completions."""
+    whole = case.whole
+    if case.size < math.inf:
+        index = rng.permutation(whole.prompts)
+    else:
+        index = rng.integers(0, whole.prompts, BUDGET // COMPLETIONS)
+    for blocks in draw_looks(choose(whole, index), rng):
+        decision = decide(blocks, QUESTION, awaited=COMPLETIONS, size=case.size)
+        if decision.stop == "regret":
+            break
+    return decision.ruling, Samples.of(blocks).completions
+
+
+def percent(truths) -> str:
+    """Write a share of some runs; empty where there are none."""
+    found = list(truths)
+    return f"{100 * np.mean(found):.1f}" if found else ""
+
+
+def row_of(name: str, told: list[Told]) -> dict[str, object]:
+    """Make a population's row of the table."""
+    verdicts = Counter(one.ruling.verdict for one in told)
+    changes = [one for one in told if one.ruling.verdict == "change"]
+    saved = [one.ruling.saves.value for one in changes if one.ruling.saves]
+    drawn = [one.completions for one in told]
+    bounds = [one.ruling.at_most for one in told if one.ruling.verdict == "cannot tell"]
+    most = [bound for bound in bounds if math.isfinite(bound)]
+    return {
+        "design": name,
+        "runs": len(told),
+        "own_loss": percent(one.ruling.own_loss for one in told),
+        "regret": f"{100 * told[0].regret:.1f}",
+        "keep": percent(one.ruling.verdict == "keep" for one in told),
+        "change": percent(one.ruling.verdict == "change" for one in told),
+        "cannot_tell": f"{100 * verdicts['cannot tell'] / len(told):.1f}",
+        "completions": int(np.median(drawn)),
+        "completions_90": int(np.quantile(drawn, 0.9)),
+        "false_keep": percent(one.false_keep for one in told),
+        "false_change": percent(one.false_change for one in told),
+        "wrong_size": percent(one.wrong_size for one in told),
+        "bound_false": percent(one.bound_false for one in told),
+        "saves": f"{100 * np.median(saved):.0f}" if saved else "",
+        "saves_held": percent(one.saving_held for one in changes),
+        "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
+    }
+
+
+def measure(name: str, runs: int) -> dict[str, object]:
+    """Measure a population: make its row."""
+    case, rng, told = VERDICTS[name], np.random.default_rng(0), []
+    exact = exact_costs(case.whole)
+    for _ in range(runs):
+        ruling, completions = run_until(case, rng)
+        told.append(Told(ruling, completions, exact[ruling.own_loss]))
+    return row_of(name, told)
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Read the table as text; empty if there is none."""
+    if not path.exists():
+        return pd.DataFrame(columns=["design", "runs"])
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def replace_row(path: Path, row: dict[str, object]) -> None:
+    """Write a population's row, in the order of the populations."""
+    kept, order = read(path), [*VERDICTS]
+    table = pd.concat([kept[kept.design != row["design"]], pd.DataFrame([row]).astype(str)])
+    table = table.sort_values("design", key=lambda one: one.map(order.index))
+    table.to_csv(path, index=False, lineterminator="\n")
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="populations, else all")
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs, no table")
+    parser.add_argument("--fresh", action="store_true", help="measure all again")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure what is named, or what the table lacks."""
+    asked = parse()
+    runs, table = QUICK if asked.quick else asked.runs, read(TABLE)
+    measured = {*table.design[table.runs.astype(int) >= runs]}
+    done = set() if asked.fresh or asked.quick else measured
+    names = asked.names or [name for name in VERDICTS if name not in done]
+    with ProcessPoolExecutor() as processes:
+        todo = [processes.submit(measure, name, runs) for name in names]
+        for row in (one.result() for one in as_completed(todo)):
+            print(*row.values(), sep=" | ", flush=True)
+            if not asked.quick:
+                replace_row(TABLE, row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,528 @@
+"""How long does a measurement take, beside the other ways to its numbers?
+
+`make bench`, or
+
+    python tests/benchmarks/speed.py [--quick] [--only scoring|runs] [--print]
+
+Two ways to compare with (`obvious_loop.py`):
+
+- The *plain pass*: one batched forward and backward pass over the same completions, which
+  gives one gradient and no error.
+- The *obvious loop*: one backward pass for each replicate, group size and estimator, of
+  completions that `generate` draws anew, its gradient flattened and compared with a
+  reference. *Shared completions* are drawn once, and estimators share a group's pass.
+
+All ways are seen to give the same numbers before they are timed. Times are taken in turn in
+one process, every other round backwards, for a machine drifts; ratios are formed inside a
+round, and the median is given with the smallest and the largest. A run is timed whole. The
+loops would take hours, but their cost is a sum of equal pieces, so some are timed and
+multiplied: a batch of `generate`, 64 completions of the reference, one replicate at each
+group size. The tables go between the marks of `results/COST.md`, unless only printed.
+"""
+
+import argparse
+import io
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import astuple, dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import run_mse
+from benchmarks.obvious_loop import (
+    ESTIMATORS,
+    SAMPLED,
+    Work,
+    generate,
+    plain_pass,
+    reference,
+    squared_error,
+    squared_errors,
+    weights_of,
+)
+from models import write_numbers
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.policy import Policy, load_policy
+from mse_lab.policy.prompt_tokens import encode_prompts
+from mse_lab.policy.sampling import draw
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.probe.prompts import Prompt, load_prompts
+from mse_lab.probe.rewards import load_reward, reward_completions
+from mse_lab.probe.schema import Probe
+from mse_lab.probe.streams import uniforms
+from mse_lab.run.finish import describe_environment
+from mse_lab.scores.reference import measure_reference
+from mse_lab.scores.score_block import score_block
+
+ROOT = Path(__file__).resolve().parents[2]
+GROUP_SIZES = (4, 8, 16, 32, 64)
+BLOCK, POINTS = max(GROUP_SIZES), len(GROUP_SIZES) * len(ESTIMATORS)
+ROUNDS = 5
+SHORTEST = 0.1  # Pieces shorter than so many seconds are timed several times over.
+
+# In float32 the ways differ by some 1e-6 to 1e-5 of the largest.
+TOLERANCE = 1e-4
+
+# Scoring is to take at most so many plain passes, the obvious loop at least so many runs.
+ABOVE_PLAIN, OF_TINY, OF_OTHERS = 1.5, 12, 8
+
+# Completions of a run, the reference's and the replicates': those of the tiny probe, and
+# for others half of them, for which costly parts keep their proportions.
+TINY_POOLS, POOLS = (1024, 256), (512, 128)
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+@dataclass(frozen=True)
+class Size:
+    """A random Qwen2 with tied embeddings; it never draws an end token."""
+
+    name: str  # Its parameters in words.
+    vocabulary: int
+    hidden: int  # Width of the residual stream.
+    inner: int  # Width inside the MLP.
+    layers: int
+    heads: int  # Of queries; half as many of keys.
+
+
+SMALL = Size("4M", 1_000, hidden=192, inner=512, layers=9, heads=6)
+SMALL_WIDE = Size("4M", 32_000, hidden=96, inner=256, layers=10, heads=4)
+MEDIUM = Size("25M", 1_000, hidden=512, inner=1408, layers=8, heads=8)
+MEDIUM_WIDE = Size("25M", 32_000, hidden=320, inner=864, layers=13, heads=10)
+LARGE_WIDE = Size("100M", 152_000, hidden=512, inner=1408, layers=8, heads=8)
+SHORT, LONG = (60, 8), (200, 64)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, a shape of prompt and completion, and how much of it is measured."""
+
+    size: Size | None = None  # None for the tiny checkpoint on its own prompts.
+    shape: tuple[int, int] = (0, 8)  # Tokens of a prompt, and of a completion.
+    completions: int = BLOCK  # Of a block that is scored.
+    prompts: int = 1  # Of a run.
+
+    @property
+    def names(self) -> list[str]:
+        """Name model and shape."""
+        if self.size is None:
+            return ["tiny", "its own"]
+        prompt, completion = self.shape
+        model = f"{self.size.name}, V = {self.size.vocabulary:,}"
+        return [model, f"{prompt} + {completion}"]
+
+    def write(self, folder: Path) -> Path:
+        """Write the probe into a folder."""
+        reference, replicate = POOLS if self.size else TINY_POOLS
+        values: dict[str, Any] = {
+            "pool": {"reference": reference, "replicate": replicate},
+            "group_sizes": [*GROUP_SIZES],
+            "estimators": [*ESTIMATORS],
+        }
+        if self.size is None:
+            tiny = (ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8")
+            values = yaml.safe_load(tiny) | values
+            values["prompts"]["limit"] = self.prompts
+        else:
+            values |= self._of_random(self.size, folder)
+        path = folder / "probe.yaml"
+        path.write_text(yaml.safe_dump(values))
+        return path
+
+    def _of_random(self, size: Size, folder: Path) -> dict[str, Any]:
+        (folder / "parity_reward.py").write_text(PARITY)
+        sys.path[:1] = dict.fromkeys([str(folder), sys.path[0]])
+        digits = "".join(str(place * 7 % 10) for place in range(self.shape[0]))
+        source = folder / f"prompt-{self.shape[0]}.jsonl"
+        source.write_text(json.dumps({"id": "p", "problem": digits, "answer": 0}) + "\n")
+        return {
+            "model": {"path": str(write_numbers(folder, *astuple(size))), "device": "cpu"},
+            "prompts": {"source": str(source), "template": "none"},
+            "reward": "parity_reward:parity",
+            "sampling": {"max_new_tokens": self.shape[1]},
+        }
+
+
+# Half of a random model's completions are right.
+PARITY = '''"""A reward that half of the completions get."""
+
+
+def parity(text, prompt):
+    """1 if the characters sum to an even number, else 0."""
+    return float(sum(map(ord, text)) % 2 == 0)
+'''
+
+FULL = {
+    "scoring": (
+        Case(),
+        *(
+            Case(size, shape)
+            for size in (SMALL, SMALL_WIDE)
+            for shape in (SHORT, (60, 64), (200, 8), LONG)
+        ),
+        *(Case(size, SHORT) for size in (MEDIUM, MEDIUM_WIDE)),
+        *(Case(size, LONG, 16) for size in (MEDIUM, MEDIUM_WIDE)),
+        Case(LARGE_WIDE, SHORT, 16),
+    ),
+    "runs": (
+        Case(prompts=5),
+        Case(SMALL, SHORT),
+        Case(SMALL, LONG),
+        *(Case(size, SHORT) for size in (SMALL_WIDE, MEDIUM, MEDIUM_WIDE)),
+    ),
+}
+QUICK = {
+    "scoring": (Case(), Case(SMALL, SHORT, 16), Case(SMALL_WIDE, SHORT, 16)),
+    "runs": (Case(),),
+}
+
+
+class Loaded:
+    """A case as this tool has it; the only part that calls the tool's functions."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.case, self.path = case, case.write(folder)
+        self.probe: Probe = load_probe(self.path)
+        self.policy: Policy = load_policy(self.probe, ROOT)
+        self.prompts: list[Prompt] = load_prompts(self.probe.prompts, ROOT)
+        positions = self.probe.sampling.max_new_tokens
+        self.tokens = encode_prompts(
+            self.policy, self.prompts, chat=self.probe.prompts.chat, new_tokens=positions
+        )
+
+    def sample(self, index: int, pool: str, count: int) -> Completions:
+        """Draw completions of a prompt."""
+        prompt, positions = self.prompts[index], self.probe.sampling.max_new_tokens
+        numbers = uniforms(self.probe.seed, prompt.id, pool, range(count), positions)
+        return draw(self.policy, self.tokens[index], numbers, prompt.id)
+
+    def reward(self, index: int, completions: Completions) -> np.ndarray:
+        """Reward completions of a prompt, (N,)."""
+        function, texts = load_reward(self.probe.reward), completions.texts(self.policy)
+        return reward_completions(function, texts, self.prompts[index]).values_N
+
+    def run(self, out: Path) -> None:
+        """Carry out a whole run, its tables included; no built-in check of it may fail."""
+        words = ["run", str(self.path), "--out", str(out), "--fresh"]
+        with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+            status = run_mse.main(words)
+        checks = json.loads(next(out.glob("*/checks.json")).read_text())
+        if status or not checks["ok"]:
+            raise RuntimeError(f"{self.case.names}: the run failed")
+
+
+class Block:
+    """Completions of one prompt, scored by this tool or given to the other ways."""
+
+    def __init__(self, loaded: Loaded, index: int = 0) -> None:
+        self.loaded, self.tokens = loaded, loaded.tokens[index]
+        self.drawn = loaded.sample(index, "replicate", loaded.case.completions)
+        self.rewards_N = loaded.reward(index, self.drawn)
+        self.rbar = measure_reference(
+            loaded.policy,
+            self.tokens,
+            self.drawn,
+            self.rewards_N,
+            lambda gradient: np.zeros(0, np.float32),
+        ).mean
+
+    def products(self) -> tuple[np.ndarray, np.ndarray]:
+        """Score by this tool: the Gram matrix, and products with the reference."""
+        found = score_block(self.loaded.policy, self.tokens, self.drawn, self.rbar)
+        return found.gram_NN, found.products_N
+
+    @cached_property
+    def work(self) -> Work:
+        """The same for the other ways."""
+        policy, longest = self.loaded.policy, int(self.drawn.lengths_N.max())
+        return Work(
+            model=policy.model,
+            parameters={name: policy.parameters[name] for name in self.rbar},
+            prompt=self.tokens,
+            tokens_NT=torch.from_numpy(self.drawn.tokens_NT[:, :longest]),
+            lengths_N=torch.from_numpy(self.drawn.lengths_N),
+            rewards_N=self.rewards_N,
+            reference_D=torch.cat([one.flatten() for one in self.rbar.values()]),
+            temperature=policy.temperature,
+        )
+
+    def disagreement(self) -> float:
+        """Compare the first replicate's errors: the largest relative difference."""
+        gram_NN, products_N = self.products()
+        norm2, pairs = float(self.work.reference_D.double().square().sum()), []
+        for size in GROUP_SIZES[:3]:
+            group = slice(0, size)
+            together = squared_errors(self.work[group])
+            for estimator, shared in zip(ESTIMATORS, together, strict=True):
+                weights_G = weights_of(estimator, self.rewards_N[None, group])[0] / size
+                quadratic = weights_G @ gram_NN[group, group] @ weights_G
+                ours = quadratic - 2 * weights_G @ products_N[group] + norm2
+                alone = squared_error(self.work[group], estimator)
+                pairs += [(ours, shared), (ours, alone)]
+        apart, scale = np.abs(np.diff(pairs)).max(), np.abs(pairs).max()
+        return float(apart / scale)
+
+    def hold(self) -> None:
+        """Raise an error if the ways give different numbers: there is nothing to time."""
+        if not (gap := self.disagreement()) <= TOLERANCE:
+            raise RuntimeError(f"{self.loaded.case.names}: errors differ by {gap:.1e}")
+
+
+class Ratio(NamedTuple):
+    """A ratio of times over the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        digits = 1 if self.median >= 10 else 2
+        median, low, high = (f"{one:.{digits}f}" for one in self)
+        return f"{median} ({low} to {high})"
+
+
+def ratio(slower: Sequence[float], faster: Sequence[float]) -> Ratio:
+    """Divide round by round.
+
+    >>> print(ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0]))
+    2.00 (1.00 to 3.00)
+    """
+    ratios = [top / bottom for top, bottom in zip(slower, faster, strict=True)]
+    return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Time a piece of work by the wall clock."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def piece(work: Callable[[], object]) -> float:
+    """Time a piece, on average over enough calls."""
+    first = seconds(work)
+    calls = int(SHORTEST / first)
+    return (first + sum(seconds(work) for _ in range(calls))) / (1 + calls)
+
+
+def take_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Any]:
+    """Let every way measure itself once a round; give name -> seconds of each round."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name in list(ways) if number % 2 == 0 else reversed(list(ways)):
+            times[name].append(ways[name]())
+    return {name: np.array(own) for name, own in times.items()}
+
+
+def score(case: Case, folder: Path, rounds: int = ROUNDS) -> Ratio:
+    """Time scoring a block over one plain pass."""
+    block = Block(Loaded(case, folder))
+    block.hold()
+    plain_pass(block.work)
+    ways = {
+        "tool": partial(seconds, block.products),
+        "plain": partial(seconds, partial(plain_pass, block.work)),
+    }
+    times = take_turns(ways, rounds)
+    return ratio(times["tool"], times["plain"])
+
+
+class Runs(NamedTuple):
+    """Ratios of times of whole runs."""
+
+    obvious: Ratio  # The obvious loop to this tool.
+    shared: Ratio  # The loop over shared completions to this tool.
+    errors: Ratio  # The obvious loop's passes for errors to this tool's scoring.
+    floor: Ratio  # This tool to its sampling and a plain pass over all completions.
+
+
+class Pieces:
+    """The pieces that the runs of one case consist of, timed over all its prompts."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.loaded, self.out = Loaded(case, folder), folder / "out"
+        indices = range(len(self.loaded.prompts))
+        self.blocks = [Block(self.loaded, index) for index in indices]
+        self.pool = self.loaded.probe.pool
+        self.pooled = int(self.pool.reference + self.pool.replicate)
+
+    def generated(self) -> float:
+        """One completion of every prompt by `generate`, in a large batch."""
+        ends, batch = list(self.loaded.policy.end_tokens), min(SAMPLED, self.pooled)
+        calls = (partial(generate, one.work, batch, ends) for one in self.blocks)
+        return sum(map(piece, calls)) / batch
+
+    def passes(self, of_block: Callable[[Block], object], completions: int) -> float:
+        """A piece of every block, as often as so many completions of a prompt take it."""
+        calls = (partial(of_block, one) for one in self.blocks)
+        return sum(map(piece, calls)) * completions / BLOCK
+
+    def replicates(self, of_group: Callable[[Work], object]) -> float:
+        """A piece of every replicate at every group size."""
+        return sum(
+            self.pool.replicate / size * piece(partial(of_group, one.work[:size]))
+            for one in self.blocks
+            for size in GROUP_SIZES
+        )
+
+    def sampled(self) -> float:
+        """This tool's sampling of both pools."""
+        indices = range(len(self.blocks))
+        return sum(
+            seconds(partial(self.loaded.sample, index, "reference", self.pooled))
+            for index in indices
+        )
+
+    def ways(self) -> dict[str, Callable[[], float]]:
+        """List the pieces: name -> function that gives its seconds."""
+        replicate = self.pool.replicate
+        return {
+            "run": lambda: seconds(partial(self.loaded.run, self.out)),
+            "generate": self.generated,
+            "reference": lambda: self.passes(
+                lambda one: reference(one.work), self.pool.reference
+            ),
+            # Its three estimators cost the same.
+            "errors": lambda: (
+                len(ESTIMATORS) * self.replicates(lambda one: squared_error(one, "grpo"))
+            ),
+            "shared errors": lambda: self.replicates(squared_errors),
+            "scoring": lambda: self.passes(Block.products, replicate),
+            "sampling": self.sampled,
+            "plain": lambda: self.passes(lambda one: plain_pass(one.work), self.pooled),
+        }
+
+
+def race(case: Case, folder: Path, rounds: int = ROUNDS) -> Runs:
+    """Time a whole run over the loops and over its floor."""
+    pieces = Pieces(case, folder)
+    pieces.blocks[0].hold()
+    times = take_turns(pieces.ways(), rounds)
+    fresh = pieces.pool.reference + POINTS * pieces.pool.replicate
+    obvious = fresh * times["generate"] + times["reference"] + times["errors"]
+    shared = pieces.pooled * times["generate"] + times["reference"] + times["shared errors"]
+    return Runs(
+        obvious=ratio(obvious, times["run"]),
+        shared=ratio(shared, times["run"]),
+        errors=ratio(times["errors"], times["scoring"]),
+        floor=ratio(times["run"], times["sampling"] + times["plain"]),
+    )
+
+
+def table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    """Write a table in Markdown."""
+    lines = [f"| {' | '.join(map(str, line))} |" for line in (heads, *rows)]
+    return "\n".join([lines[0], "|---|" + "--:|" * (len(heads) - 1), *lines[1:]])
+
+
+def target(says: str, missed: Sequence[str]) -> str:
+    """Say whether a target is met."""
+    return f"Target, {says}: {'missed by ' + '; '.join(missed) if missed else 'met'}."
+
+
+def measured(cases: Sequence[Case], measure: Callable[[Case], Any]) -> list[Any]:
+    """Measure one case after the other, and print each."""
+    found = []
+    for case in cases:
+        found.append((case, measure(case)))
+        print(*case.names, "measured", file=sys.stderr, flush=True)
+    return found
+
+
+def report_scoring(cases: Sequence[Case], folder: Path) -> str:
+    """Tabulate the scoring of blocks."""
+    found = measured(cases, lambda one: score(one, folder))
+    rows = [[*one.names, one.completions, ratio] for one, ratio in found]
+    slow = [", ".join(one.names) for one, ratio in found if ratio.median > ABOVE_PLAIN]
+    heads = ["model", "prompt + completion", "N", "this tool / plain pass"]
+    return f"{table(heads, rows)}\n\n{target(f'at most {ABOVE_PLAIN}', slow)}"
+
+
+def report_runs(cases: Sequence[Case], folder: Path) -> str:
+    """Tabulate whole runs."""
+    found = measured(cases, lambda one: race(one, folder))
+    rows = [[*one.names, *ratios] for one, ratios in found]
+    least = {True: OF_OTHERS, False: OF_TINY}
+    slow = [
+        ", ".join(one.names)
+        for one, ratios in found
+        if ratios.obvious.median < least[one.size is not None]
+    ]
+    heads = [
+        *("model", "prompt + completion", "obvious loop / this tool"),
+        *("shared completions / this tool", "errors alone, obvious loop / this tool"),
+        "this tool / its sampling and plain passes",
+    ]
+    says = f"obvious loop at least {OF_OTHERS} times, {OF_TINY} on the tiny model"
+    return f"{table(heads, rows)}\n\n{target(says, slow)}"
+
+
+SECTIONS = {
+    "runs": ("Whole runs", report_runs),
+    "scoring": ("Scoring a block of N completions", report_scoring),
+}
+
+
+def heading(form: str) -> str:
+    """Say when, on what, with which versions, and what else the machine is doing."""
+    found = describe_environment(ROOT, torch.device("cpu"), 0.0)
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    return (
+        f"{found['date']}, {found['device_model']}, commit {found['commit']}, {form}, "
+        f"load at the start {os.getloadavg()[0]:.1f}, {torch.get_num_threads()} threads, "
+        f"python {found['python']}, {versions}."
+    )
+
+
+def replace_marked(page: Path, content: str) -> None:
+    """Write content between the marks of a page."""
+    text = page.read_text(encoding="utf-8")
+    before, mark, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (mark and end):
+        raise RuntimeError(f"{page} has no {BEGIN} ... {END}")
+    page.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}", encoding="utf-8")
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few shapes; writes nothing")
+    parser.add_argument("--only", choices=SECTIONS, help="one table; writes nothing")
+    parser.add_argument("--print", action="store_true", help="change no file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure, print, write."""
+    asked = parse()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+    parts = [heading("quick form" if asked.quick else "full form")]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in [asked.only] if asked.only else SECTIONS:
+            title, report = SECTIONS[name]
+            cases = (QUICK if asked.quick else FULL)[name]
+            tabulated = report(cases, Path(folder))
+            parts.append(f"**{title}, ratios of times: median (smallest to largest)**")
+            parts.append(tabulated)
+            print(*parts[-2:], sep="\n\n", flush=True)
+    if not (asked.print or asked.quick or asked.only):
+        replace_marked(ROOT / "results/COST.md", "\n\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
