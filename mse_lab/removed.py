@@ -23,6 +23,7 @@ WORDS: dict[str, str] = {
     "rollouts --probe": "use mse-lab init, and `completions:` as probes/README.md says",
     "rollouts --seconds-per-completion": "multiply zero_variance_completions of --json",
     "rollouts --step": "name the files of that step",
+    "run --until": "use --set pool.replicate=N; the run says which N its width takes",
     "list": "use mse-lab without a command",
     "advise --optimizer": "leave it out; the size is chosen by the gradient's error",
     "along": "use advise PROBE --checkpoints 'out/checkpoint-*', a line for each",

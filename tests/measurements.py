@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 import numpy as np
 
 from mse_lab.mse.measurement import (
-    STAGES,
     CompletionSummary,
     PromptArrays,
     PromptChecks,
@@ -55,7 +54,7 @@ def make_measurement(rng=None, **changes):
             log_ratios_N=np.zeros(0),
             divergences_N=np.zeros(0),
         ),
-        provenance=Provenance(seconds_S=np.arange(1.0, 1 + len(STAGES))),
+        provenance=Provenance(seconds=10.0),
     )
     return change(prompt, **changes)
 

@@ -1,4 +1,4 @@
-"""`mse-lab plan`: what a run will take, extrapolated from its first prompts."""
+"""`mse-lab plan`: the first prompt as sent, and what a run will take."""
 
 import json
 from argparse import Namespace
@@ -6,40 +6,45 @@ from argparse import Namespace
 from mse_lab.commands.command_line import ROOT, Parser, load_probes
 from mse_lab.console import show_status, started_by_torchrun
 from mse_lab.errors import InputError
+from mse_lab.formatting import byte_size, duration, wrap
 
-HELP = "what a run will take: completions, tokens, memory, time, intervals"
+HELP = "what a run will take: completions, time, memory; its first prompt as sent"
 
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_probes()
-    parser.add_options("--fresh", "--json")
+    parser.add_probe("probe")
+    parser.add_options("--set", "--out", "--fresh", "--json")
 
 
 def execute(arguments: Namespace) -> int:
-    """Measure the first prompts of each probe; print what a run of it will take."""
+    """Measure the first prompts of a probe; print what a run of it will take."""
     if started_by_torchrun():
         raise InputError("plan needs one process; start it without torchrun")
-    probes = load_probes(arguments.probes, arguments.set)
-    show_status(f"{probes[0][0]}: loading torch and the model")
-    from mse_lab.report.run_screen import finished_text, plan_text, plan_values
-    from mse_lab.results.extrapolation import Plan
+    [(name, probe)] = load_probes([arguments.probe], arguments.set)
+    show_status(f"{name}: loading torch and the model")
     from mse_lab.run.plan import plan_probe
     from mse_lab.run.prepare import prepare
 
-    values = []
-    for name, probe in probes:
-        folder = arguments.out / name
-        plan = plan_probe(prepare(name, probe, folder, ROOT), fresh=arguments.fresh)
-        show_status()
-        if isinstance(plan, Plan):
-            values.append(plan_values(plan))
-            text = plan_text(plan)
-        else:
-            values.append({"probe": name, "finished": True, "repaired": plan.repaired})
-            text = finished_text(name, folder, plan.repaired)
-        if not arguments.json:
-            print(text)
+    spec = prepare(name, probe, arguments.out / name, ROOT)
+    plan = plan_probe(spec, fresh=arguments.fresh)
+    show_status()
     if arguments.json:
-        print(json.dumps(values, indent=2, ensure_ascii=False))
+        values = {"finished": True} if plan is None else plan._asdict()
+        print(json.dumps({"probe": name, **values}, indent=2, ensure_ascii=False))
+        return 0
+    if plan is None:
+        print(f"{name}: finished, nothing to do: {spec.results.path}")
+        return 0
+    lines = [
+        f"{name}: {plan.prompts} prompts, {plan.prompts_measured} of them measured and "
+        f"kept for the run; {plan.completions:,} completions to come",
+        *plan.first_prompt,
+        f"time to come: {duration(plan.seconds)}, or {duration(plan.seconds_high)} if all "
+        "are like the slowest; each of N processes on devices of their own takes an N-th",
+        f"memory: {byte_size(plan.peak_memory_bytes)} so far, of "
+        f"{byte_size(plan.budget_bytes)}",
+        *(f"warning: {text}" for text in plan.warnings),
+    ]
+    print("\n".join(wrap(line, indent=2) for line in lines))
     return 0

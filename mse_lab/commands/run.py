@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import RESULTS, ROOT, Parser, load_probes, share_of
+from mse_lab.commands.command_line import RESULTS, ROOT, Parser, load_probes
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
-from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     from mse_lab.run.processes import Processes
@@ -22,14 +21,10 @@ def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     parser.add_probes()
     parser.add_options("--fresh")
-    help = "add replicates until each MSE's interval is that narrow, such as 10%%"
-    parser.add_argument("--until", type=share_of, metavar="WIDTH", help=help)
 
 
 def execute(arguments: Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
-    if arguments.until and started_by_torchrun():
-        raise InputError("--until takes one process; under torchrun set pool.replicate")
     return in_processes(measure, arguments)
 
 
@@ -52,16 +47,13 @@ def measure(arguments: Namespace, processes: Processes) -> int:
         show_status(f"{probes[0][0]}: loading torch and the model")
     from mse_lab.results.checks import none_failed
     from mse_lab.run.prepare import prepare
-    from mse_lab.run.run_probe import execute, run_until
+    from mse_lab.run.run_probe import execute
 
     held = []
     for name, probe in probes:
-        folder, fresh, width = arguments.out / name, arguments.fresh, arguments.until
+        folder = arguments.out / name
         spec = prepare(name, probe, folder, ROOT, processes)
-        if width:
-            outcome = run_until(spec, width=width, fresh=fresh, tell=complain)
-        else:
-            outcome = execute(spec, fresh=fresh)
+        outcome = execute(spec, fresh=arguments.fresh)
         held.append(none_failed(outcome.checks))
         if processes.first:
             announce(folder, outcome, name if arguments.out == RESULTS else str(folder))
@@ -84,6 +76,7 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
         *(describe_completions(outcome.diagnostics) if outcome.diagnostics else []),
         *(f"warning: {warning}" for warning in outcome.warnings),
         *answer_lines(folder),
+        *([outcome.wider] if outcome.wider else []),
         summary(outcome.checks),
     ]
     for line in lines:

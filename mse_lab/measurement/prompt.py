@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +14,6 @@ from mse_lab.estimators.groups import is_binary
 from mse_lab.measurement.memory import attempt
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import (
-    STAGES,
     CompletionSummary,
     PromptArrays,
     PromptChecks,
@@ -271,44 +268,24 @@ def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
             )
 
 
-class _Clock:
-    """Measures the seconds of each stage."""
-
-    def __init__(self) -> None:
-        self.seconds_S = np.zeros(len(STAGES))
-
-    @contextmanager
-    def on(self, stage: str) -> Iterator[None]:
-        began = time.monotonic()
-        yield
-        self.seconds_S[STAGES.index(stage)] += time.monotonic() - began
-
-
 def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
     """Draw, reward and score the completions of one prompt.
 
     The first prompt is also scored alone and padded, as a check.
     """
-    clock, sizes = _Clock(), subject.probe.pool
-    with clock.on("draw"):
-        reference_pool = draw_pool(subject, index, "reference", range(sizes.reference))
-    with clock.on("reference"):
-        reference = _measure_reference(subject, index, reference_pool)
-    with clock.on("draw"):
-        pool = draw_pool(subject, index, "replicate", range(sizes.replicate))
-        _refuse_rewards(subject, index, pool.rewards_N)
-    with clock.on("score"):
-        blocks = _score_pool(subject, index, pool, reference)
-    with clock.on("rest"):
-        pools = [reference_pool, pool]
-        completions = summarise(subject, index, pools)
-        checks = _check(subject, index, pools, reference, blocks)
+    began, sizes = time.monotonic(), subject.probe.pool
+    reference_pool = draw_pool(subject, index, "reference", range(sizes.reference))
+    reference = _measure_reference(subject, index, reference_pool)
+    pool = draw_pool(subject, index, "replicate", range(sizes.replicate))
+    _refuse_rewards(subject, index, pool.rewards_N)
+    blocks = _score_pool(subject, index, pool, reference)
+    pools = [reference_pool, pool]
     return PromptMeasurement(
         arrays=_arrays(pool, blocks, reference_pool, reference),
-        completions=completions,
-        checks=checks,
+        completions=summarise(subject, index, pools),
+        checks=_check(subject, index, pools, reference, blocks),
         provenance=Provenance(
-            seconds_S=clock.seconds_S,
+            seconds=time.monotonic() - began,
             threads=torch.get_num_threads(),
             retreated=subject.memory.retreated,
         ),

@@ -15,8 +15,6 @@ from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.mse.one_pool import PromptSample
 from mse_lab.mse.pools import Pools, inner_products, name_of_all
 
-STAGES = ("draw", "reference", "score", "rest")  # Stages of a prompt, for its times.
-
 
 @dataclass(frozen=True)
 class PromptArrays:
@@ -98,15 +96,10 @@ class PromptChecks:
 class Provenance:
     """How a prompt was measured."""
 
-    seconds_S: Floats  # Time spent in each of `STAGES`.
+    seconds: float  # What the prompt took.
     process: int = 0  # Rank of the process that measured it.
     threads: int = 1  # Threads that the process had.
     retreated: bool = False  # Whether a pass had run out of memory by then.
-
-    @property
-    def seconds(self) -> float:
-        """Time that the prompt took."""
-        return float(self.seconds_S.sum())
 
 
 @dataclass(frozen=True)
@@ -147,5 +140,4 @@ def stack(prompts: Sequence[PromptArrays]) -> Pools:
     }
     arrays["between_PP"] = inner_products(means, means)
     arrays["halves_PP"] = inner_products(differences, means)
-    # Where only a plan is asked for, a prompt may have a single block.
-    return Pools.from_arrays(arrays, least_blocks=1)
+    return Pools.from_arrays(arrays)

@@ -51,14 +51,14 @@ class Pools:
     kind_products_PM: Floats  # <r_A, r_B> in each kind of module.
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any], *, least_blocks: int = 2) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
         """Take the arrays of `pools.npz`; refuse, by name, what no run can have measured.
 
         The two `kind_*` may be absent. Numbers that are too small become zero. There must
-        be `least_blocks` blocks K; a spread needs two.
+        be two blocks K or more, for a spread.
         """
         given = _named(arrays, [field.name for field in fields(cls)])
-        _check_shapes(given, least_blocks)
+        _check_shapes(given)
         numbers = {name: _as_numbers(name, array) for name, array in given.items()}
         none_PN0 = np.zeros((*numbers["rewards_PN"].shape, 0))
         return cls(**(dict(zip(KINDS, (none_PN0, none_PN0[:, 0]), strict=True)) | numbers))
@@ -147,7 +147,7 @@ def _named(arrays: Mapping[str, Any], names: list[str]) -> Arrays:
     return {name: arrays[name] for name in needed}
 
 
-def _check_shapes(arrays: Arrays, least_blocks: int) -> None:
+def _check_shapes(arrays: Arrays) -> None:
     """Check that an axis, a letter in names, has the same length in every array."""
     lengths: dict[str, int] = {}
     for name, array in arrays.items():
@@ -163,10 +163,10 @@ def _check_shapes(arrays: Arrays, least_blocks: int) -> None:
                     f"arrays before it {axis} is {lengths[axis]}"
                 )
     blocks, group = lengths["K"], lengths["G"]
-    if lengths["N"] != blocks * group or blocks < least_blocks or not lengths["P"] * group:
+    if lengths["N"] != blocks * group or blocks < 2 or not lengths["P"] * group:
         raise InputError(
             f"gram_PKGG: of shape {arrays['gram_PKGG'].shape} for {lengths['N']} "
-            f"completions; give K >= {least_blocks} blocks of G, K G = N"
+            f"completions; give K >= 2 blocks of G, K G = N"
         )
     if lengths["n"] % 2 or lengths["n"] < 4:
         raise InputError(

@@ -171,7 +171,7 @@ def sample_until(
     seen = _Looks(samples, partial(decide, size=size) if size == count else decide, line)
     line.tell(partial(first_prompt, samples.subject))
     for look in looks(count, budget):
-        samples.measure(look, line.show)
+        samples.measure(look, line.begin(look))
         stop = samples.processes.agree(partial(seen.at, look))
         if stop == WIDTH and look.prompts < count:
             stop = None  # More prompts may still tell whether to keep the size.
@@ -209,7 +209,7 @@ def sample_context(
     with processes.locked(spec.results.path):
         processes.agree(lambda: _begin_or_resume(context, fresh=fresh))
         hidden = not (shown and processes.first)
-        with advice_progress(spec.name, hidden=hidden) as line:
+        with advice_progress(spec.name, len(spec.prompts), hidden=hidden) as line:
             return sample_until(KeptSamples(context), decide, budget, line)
 
 

@@ -36,6 +36,7 @@ from mse_lab.results.checks import (
 from mse_lab.results.diagnostics import Diagnostics, diagnose
 from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
+from mse_lab.results.width import say_pools_for
 from mse_lab.run.prepare import RunContext
 from mse_lab.run.resume import Outcome, read_shards
 from mse_lab.scores import sketches
@@ -201,7 +202,10 @@ def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) ->
     results.write_tables(result)
     results.write("diagnostics.json", asdict(diagnostics))
     results.write_checks(checks, warnings)
-    return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)
+    wider = say_pools_for(result, context.spec.probe)
+    return Outcome(
+        checks, warnings, finished_before=False, diagnostics=diagnostics, wider=wider
+    )
 
 
 def _describe(

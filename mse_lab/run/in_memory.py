@@ -164,6 +164,6 @@ def sample_model(
         context = attach_model(spec, policy, LARGEST_BLOCK)
         if inputs.folder is not None:
             return spec, sample_context(context, decide, budget, shown=shown)
-        with advice_progress(spec.name, hidden=not shown) as line:
+        with advice_progress(spec.name, len(spec.prompts), hidden=not shown) as line:
             samples = Samples(context.subject, spec.processes)
             return spec, sample_until(samples, decide, budget, line)

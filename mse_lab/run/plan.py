@@ -1,149 +1,93 @@
-"""Plan a run: measure its first prompts, and extrapolate what the others will cost.
+"""Plan a run: measure its first two prompts, and extrapolate what the others will cost.
 
-The longest prompt is measured first, then some of median length. They are measured as a run
-measures them, and kept in its folder, so that the run resumes from there.
+The longest prompt is measured, which takes the most memory, and one of median length. They
+are kept in the run's folder, so that the run goes on from there.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from mse_lab.measurement.looks import FIRST_COMPLETIONS, MOST_SCORED, looks
-from mse_lab.measurement.sample import sample_prompt
-from mse_lab.mse.measurement import PromptMeasurement, stack
-from mse_lab.probe.streams import stream
-from mse_lab.results.analysis import Analysis, analyse_run
-from mse_lab.results.extrapolation import (
-    Advising,
-    Plan,
-    costs_of,
-    expect_widths,
-    extrapolate,
-)
-from mse_lab.results.tables import describe_prompts
-from mse_lab.run.advise import LEAST_PROMPTS, first_prompt
+from mse_lab.run.advise import first_prompt
 from mse_lab.run.finish import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, load
-from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, read_shard
+from mse_lab.run.resume import begin_or_resume, find_finished, read_shard
 from mse_lab.run.run_probe import measure_prompts
 
-# Prompts to measure, and seconds after which no further one is begun: as long as somebody
-# watches a terminal.
-ENOUGH, TIME_LIMIT = 5, 60.0
+ENOUGH = 2  # Prompts that are measured, or were by an earlier start.
 
 
-def choose(lengths_P: Sequence[int], todo: Sequence[int], seed: int) -> list[int]:
-    """Order prompts: the longest first, then by distance to the median length.
+class Plan(NamedTuple):
+    """What a run will take, besides the prompts that are measured."""
 
-    >>> choose([3, 9, 5, 4, 1], [0, 1, 2, 3, 4], seed=0)[:2]
-    [1, 3]
+    prompts: int
+    prompts_measured: int  # Kept for the run.
+    completions: int  # To be drawn yet.
+    seconds: float  # To come in one process, if all prompts are as the middle one.
+    seconds_high: float  # The same if all are as the slowest.
+    peak_memory_bytes: int  # Taken so far; the prompt that takes the most is measured.
+    budget_bytes: int  # The memory that the run may take.
+    first_prompt: list[str]  # As the model gets it, and rewards; a line each.
+    warnings: list[str]
+
+
+def choose(lengths_P: Sequence[int], todo: Sequence[int]) -> list[int]:
+    """Order prompts: the longest, then by distance to the median length.
+
+    >>> choose([3, 9, 5, 4, 1], [0, 1, 2, 3, 4])
+    [1, 3, 0, 2, 4]
     """
-    # Equal lengths in random order: neighbours in a file are often alike.
-    shuffled, wanted = stream(seed, "plan").permutation(len(lengths_P)), set(todo)
-    left = [index for index in shuffled.tolist() if index in wanted]
-    longest = max(left, key=lambda index: lengths_P[index], default=None)
-    median = np.median(lengths_P)
-    distances_P = [abs(length - median) for length in lengths_P]
-    return sorted(left, key=lambda index: (index != longest, distances_P[index]))
+    longest = max(todo, key=lambda index: lengths_P[index])
+    median = np.median([lengths_P[index] for index in todo])
+    others = [index for index in todo if index != longest]
+    return [longest, *sorted(others, key=lambda at: abs(lengths_P[at] - median))]
 
 
-def _while_in_time(chosen: Sequence[int]) -> Iterator[int]:
-    """Yield the first, and more while the next is likely to end within `TIME_LIMIT`."""
-    began = time.monotonic()
-    for count, index in enumerate(chosen):
-        spent = time.monotonic() - began
-        if count and spent * (count + 1) / count > TIME_LIMIT:
-            return
-        yield index
+def _warnings(context: RunContext) -> list[str]:
+    memory, largest = context.subject.memory, context.spec.probe.largest_group
+    if (block := memory.scoring.current.block) >= largest:
+        return memory.warnings
+    return [
+        *memory.warnings,
+        f"norms only: a block of {largest} does not fit, only {block} at a time; no "
+        "replicates, the laws alone; raise model.memory, or use fewer parameters or a "
+        "smaller largest group size",
+    ]
 
 
-def _analyse(
-    context: RunContext, prompts: Sequence[PromptMeasurement]
-) -> tuple[Analysis, float]:
-    """Analyse measured prompts as a run does; give the seconds that all would take."""
-    spec, began = context.spec, time.perf_counter()
-    # Estimators that use other prompts need two, so a single prompt is analysed twice.
-    some = prompts if len(prompts) > 1 else [*prompts, *prompts]
-    unknown = [0.0] * len(some)
-    described = describe_prompts([spec.prompts[0]] * len(some), unknown, unknown)
-    pools = stack([prompt.arrays for prompt in some])
-    result = analyse_run(spec.name, spec.probe, pools, described)
-    _ = result.tables, result.warnings
-    return result, (time.perf_counter() - began) * len(spec.prompts) / len(some)
+def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | None:
+    """Measure two prompts of a probe where they are missing; extrapolate the others.
 
-
-def _advising(context: RunContext, index: int) -> Advising | None:
-    """Time an advice by a sample of one prompt; None where there can be no advice."""
-    subject, prompts = context.subject, len(context.subject.prompts)
-    fits = subject.memory.scoring.current.block == subject.probe.largest_group
-    if prompts < LEAST_PROMPTS or subject.supplied is not None or not fits:
+    With `fresh` an earlier run is removed first. None of a run that is finished already.
+    Errors are those of `execute`.
+    """
+    if find_finished(spec, fresh=fresh):
         return None
-    first, *_, last = looks(prompts)
-    sampled = sample_prompt(subject, index, range(FIRST_COMPLETIONS), MOST_SCORED).sample
-    return Advising(first.drawn, last.drawn, sampled.seconds / FIRST_COMPLETIONS)
-
-
-def _extrapolate(
-    context: RunContext, prompts: Mapping[int, PromptMeasurement], loading: float
-) -> Plan:
-    probe, subject = context.spec.probe, context.subject
-    lengths, memory = [len(tokens) for tokens in subject.tokens], subject.memory
-    measured = {index: costs_of(prompt) for index, prompt in prompts.items()}
-    costs, factor = extrapolate(lengths, measured)
-    analysis, analysing = _analyse(context, list(prompts.values()))
-    median = np.median(lengths)
-    middle = min(prompts, key=lambda index: abs(lengths[index] - median))
-    gpus = [device for device in subject.policy.devices if device.type == "cuda"]
-    return Plan(
-        probe=context.spec.name,
-        prompts=len(lengths),
-        completions=len(lengths) * (probe.pool.reference + probe.pool.replicate),
-        tokens=costs.tokens,
-        seconds={
-            "load the model": loading,
-            "draw and reward": costs.draw,
-            "reference gradients": costs.reference,
-            "scores and products": costs.score,
-            "checks and records": costs.rest,
-            "tables and intervals": analysing,
-        },
-        disk_bytes=costs.disk,
-        peak_memory_bytes=sum(map(torch.cuda.max_memory_allocated, gpus))
-        or peak_memory_bytes(),
-        budget_bytes=memory.budget,
-        block=(memory.scoring.current.block, probe.largest_group),
-        factor=factor,
-        prompts_measured=len(prompts),
-        seconds_measured=sum(costs.seconds for costs in measured.values()),
-        half_widths=expect_widths(analysis, len(lengths)),
-        level=analysis.level,
-        wanted_width=probe.interval.width,
-        advising=_advising(context, middle),
-        first_prompt=first_prompt(subject),
-        warnings=memory.warnings,
-    )
-
-
-def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | Outcome:
-    """Measure the first prompts of a probe; extrapolate what all will take.
-
-    The measurements are written to the folder of the results, where the run resumes from
-    them; with `fresh` an earlier run there is removed first. Of a run that is finished
-    already the outcome is returned. Errors are those of `execute`.
-    """
-    if outcome := find_finished(spec, fresh=fresh):
-        return outcome
     began = time.perf_counter()
     context = load(spec)
     loading = time.perf_counter() - began
+    subject, prompts, pool = context.subject, len(spec.prompts), spec.probe.pool
     with spec.processes.locked(spec.results.path):
         todo = begin_or_resume(context, fresh=fresh)
-        done = len(spec.prompts) - len(todo)
-        lengths = [len(tokens) for tokens in context.subject.tokens]
-        chosen = choose(lengths, todo, spec.probe.seed)[: max(1, ENOUGH - done)]
-        measure_prompts(context, _while_in_time(chosen), done)
-        indices = range(len(spec.prompts))
-        prompts = {at: prompt for at in indices if (prompt := read_shard(context, at))}
-        return _extrapolate(context, prompts, loading)
+        done = prompts - len(todo)
+        if missing := max(min(ENOUGH, prompts) - done, 0):
+            chosen = choose([len(tokens) for tokens in subject.tokens], todo)[:missing]
+            measure_prompts(context, chosen, done)
+        shards = [read_shard(context, index) for index in range(prompts)]
+    seconds = sorted(shard.provenance.seconds for shard in shards if shard)
+    left, gpus = prompts - len(seconds), subject.policy.devices
+    on_gpus = [torch.cuda.max_memory_allocated(gpu) for gpu in gpus if gpu.type == "cuda"]
+    return Plan(
+        prompts=prompts,
+        prompts_measured=len(seconds),
+        completions=left * (pool.reference + pool.replicate),
+        seconds=loading + left * seconds[(len(seconds) - 1) // 2],
+        seconds_high=loading + left * seconds[-1],
+        peak_memory_bytes=sum(on_gpus) or peak_memory_bytes(),
+        budget_bytes=subject.memory.budget,
+        first_prompt=first_prompt(subject),
+        warnings=_warnings(context),
+    )

@@ -1,7 +1,8 @@
 """Progress: the line that says how far a run or an advice is.
 
 A run counts its prompts, with their mean reward and share of cut completions. An advice
-does not know how many it needs; it counts completions, and says what the last look gave.
+does not know how many completions it needs: its total is those of the look under way, and
+it says what the last look gave.
 """
 
 import math
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
-from mse_lab.measurement.looks import Look
+from mse_lab.measurement.looks import Look, looks
 from mse_lab.mse.measurement import PromptMeasurement
 
 # Without a terminal a line is printed at every quarter and each minute.
@@ -23,7 +24,6 @@ QUARTERS, MINUTE = 4, 60.0
 COUNTS = "{n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}{postfix}]"
 BAR = "{desc}: {percentage:.0f}%|{bar}| " + COUNTS
 LINE = "{desc}: {percentage:.0f}%, " + COUNTS
-ADVICE_LINE = "{desc}: {n_fmt} completions [{elapsed}{postfix}]"
 
 
 class Tally(NamedTuple):
@@ -59,6 +59,9 @@ class Lines(std.tqdm):  # type: ignore[misc]
         self._shown, self._last = time.monotonic(), options["initial"]
         # With an infinite delay tqdm prints nothing by itself.
         super().__init__(**options, bar_format=LINE, delay=math.inf)
+
+    def clear(self, *_: Any, **__: Any) -> None:
+        """Leave the lines that stand: other lines go below them."""
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
         """Print a line where one is due."""
@@ -114,39 +117,48 @@ def progress(
 
 
 class AdviceProgress:
-    """Shows one line that changes at a terminal, else a line for each look, or nothing."""
+    """Shows how far a look is, and what each gave; nothing without a bar."""
 
-    def __init__(self, bar: std.tqdm | None = None, *, hidden: bool = True) -> None:
-        self._bar, self._hidden, self._began = bar, hidden, time.monotonic()
+    def __init__(self, bar: std.tqdm | None = None) -> None:
+        self._bar, self._began, self._resumed = bar, time.monotonic(), False
 
-    def show(self, drawn: int) -> None:
-        """Show how many completions there are."""
-        if self._bar is not None:
-            refresh(self._bar, drawn)
+    def begin(self, look: Look) -> Callable[[int], None]:
+        """Begin a look; give what shows how many completions there are."""
+        if (bar := self._bar) is None:
+            return lambda _: None
+        bar.total = look.drawn
+
+        def show(drawn: int) -> None:
+            if not self._resumed:  # What an earlier start has drawn took no time of this.
+                bar.initial, self._resumed = drawn, True
+            refresh(bar, drawn)
+
+        return show
 
     def tell(self, lines: Callable[[], Sequence[str]]) -> None:
         """Show lines that stay; they are made only where they are shown."""
-        for line in () if self._hidden else lines():
+        for line in lines() if self._bar is not None else ():
             std.tqdm.write(line, file=sys.stderr)
 
     def say(self, look: Look, words: str) -> None:
-        """Show what a look gave."""
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{look.prompts} prompts: {words}", refresh=False)
-            self.show(look.drawn)
-        elif not self._hidden:
-            seconds = time.monotonic() - self._began
-            drawn = f"{look.prompts} prompts, {look.drawn:,} completions, {seconds:.0f} s"
-            print(f"{drawn}: {words}", file=sys.stderr)
+        """Show what a look gave: after the bar, or in a line where there is no terminal."""
+        if self._bar is None:
+            return
+        if columns():
+            self._bar.set_postfix_str(f"{look.prompts} prompts: {words}")
+            return
+        seconds = time.monotonic() - self._began
+        drawn = f"{look.prompts} prompts, {look.drawn:,} completions, {seconds:.0f} s"
+        print(f"{drawn}: {words}", file=sys.stderr)
 
 
 @contextmanager
-def advice_progress(name: str, *, hidden: bool) -> Iterator[AdviceProgress]:
-    """Show how far an advice is, unless `hidden`."""
-    if not hidden:
-        show_status()
-    if hidden or not columns():
-        yield AdviceProgress(hidden=hidden)
+def advice_progress(name: str, prompts: int, *, hidden: bool) -> Iterator[AdviceProgress]:
+    """Show how far an advice by so many prompts is, unless `hidden`."""
+    if hidden:
+        yield AdviceProgress()
         return
-    with std.tqdm(desc=name, file=sys.stderr, bar_format=ADVICE_LINE, nrows=20) as bar:
-        yield AdviceProgress(bar, hidden=False)
+    show_status()
+    options = {"total": next(looks(prompts)).drawn, "initial": 0, "desc": name}
+    with make_bar(**options, unit="completions", file=sys.stderr) as bar:
+        yield AdviceProgress(bar)

@@ -32,6 +32,8 @@ class Outcome(NamedTuple):
     # What its completions are like; None if another version wrote them.
     diagnostics: Diagnostics | None
     repaired: Sequence[str] = ()  # Files that were lost and have been made again.
+    # Which pools `interval.width` takes; empty if intervals are that narrow, or not new.
+    wider: str = ""
 
 
 def find_finished(

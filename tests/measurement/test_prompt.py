@@ -77,13 +77,3 @@ def test_lines_of_a_pool():
     assert first == {"prompt": "p", "pool": "replicate", "text": "ü", "reward": 1.0,
                      "length": 2, "truncated": False, "log_prob": -0.123457}  # fmt: skip
     assert (second["truncated"], second["log_prob"]) == (True, None)
-
-
-def test_the_clock_adds_up_a_stage_that_comes_twice(monkeypatch):
-    times = iter([0.0, 1.0, 5.0, 7.0, 8.0, 12.0])
-    monkeypatch.setattr(stages.time, "monotonic", lambda: next(times))
-    clock = stages._Clock()
-    for stage in ("draw", "score", "draw"):
-        with clock.on(stage):
-            pass
-    assert clock.seconds_S.tolist() == [1 + 4, 0, 2, 0]

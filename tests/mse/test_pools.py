@@ -145,12 +145,11 @@ def test_no_prompts_are_refused(arrays):
         Pools.from_arrays(none)
 
 
-def test_one_block_is_enough_for_a_trial():
+def test_one_block_shows_no_spread():
     rng = np.random.default_rng(1)
     pools = asdict(make_design(rng, prompts=2).draw(rng, 8, 1, 4))
     with pytest.raises(InputError, match="give K >= 2 blocks"):
         Pools.from_arrays(pools)
-    assert Pools.from_arrays(pools, least_blocks=1).blocks == 1
 
 
 def test_the_largest_number_is_taken(arrays):

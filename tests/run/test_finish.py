@@ -38,8 +38,8 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
         rank = index % 2
         prompt = measure_and_keep([context, second][rank], index)
         how = prompt.provenance
-        seconds_S = how.seconds_S + 10 * rank
-        slow = change(prompt, seconds_S=seconds_S, threads=how.threads + rank)
+        slower = {"seconds": how.seconds + 10 * rank, "threads": how.threads + rank}
+        slow = change(prompt, **slower)
         save_shard(slow, context.spec.results.shard(index), context.origin(index))
         seconds[rank] += slow.provenance.seconds
     outcome = finish(context, ["A", "B", "A"], peak_memory=7)

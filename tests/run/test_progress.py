@@ -111,41 +111,56 @@ def test_another_process_shows_nothing(capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.fixture
-def screen(capsys):
-    """What is read off the screen."""
-    return lambda: capsys.readouterr().err
+def show_looks(*, hidden=False):
+    """The second start of an advice, which finds 16 completions."""
+    with advice_progress("small", 60, hidden=hidden) as line:
+        show = line.begin(Look(48, 8))
+        for drawn in (16, 200, 384):
+            show(drawn)
+        line.say(Look(48, 8), "best group size 4 to 12")
+        line.begin(Look(48, 16))(576)
 
 
-def show_looks():
-    with advice_progress("small", hidden=False) as line:
-        line.show(100)
-        line.say(Look(24, 16), "best group size 4 to 12")
-        line.show(500)
-        line.say(Look(36, 64), "best group size 4 to 8")
-
-
-def test_a_line_a_look_where_there_is_no_terminal(screen, monkeypatch):
+def test_looks_where_there_is_no_terminal(capsys, monkeypatch):
     monkeypatch.setattr(shown_progress, "columns", lambda: 0)
     show_looks()
-    assert screen().splitlines() == [
-        "24 prompts, 384 completions, 0 s: best group size 4 to 12",
-        "36 prompts, 2,304 completions, 0 s: best group size 4 to 8",
+    starts = [
+        "small: 52%, 200/384 completions [",
+        "small: 100%, 384/384 completions [",
+        "48 prompts, 384 completions, 0 s: best group size 4 to 12",
+        "small: 75%, 576/768 completions [",
     ]
+    lines = capsys.readouterr().err.splitlines()
+    assert all(map(str.startswith, lines, starts)), lines
+    assert len(lines) == len(starts)
 
 
-def test_one_line_at_a_terminal(screen, monkeypatch):
-    monkeypatch.setattr(shown_progress, "columns", lambda: 80)
+def test_looks_at_a_terminal(terminal):
+    resize, read = terminal
+    resize(100)
     show_looks()
-    said = [line.rstrip() for line in screen().split("\r") if line.strip()]
-    assert "small: 100 completions [00:00]" in said
-    assert "small: 500 completions [00:00, 24 prompts: best group size 4 to 12]" in said
-    assert said[-1] == "small: 2304 completions [00:00, 36 prompts: best group size 4 to 8]"
-    assert max(map(len, said)) < 80
+    first, *lines, last = drawn(read())
+    assert "0/384 completions [" in first
+    assert any("384/384 completions [" in line for line in lines)
+    assert any(line.endswith(", 48 prompts: best group size 4 to 12]") for line in lines)
+    assert "576/768 completions [" in last
 
 
-def test_another_process_shows_no_looks(screen):
-    with advice_progress("small", hidden=True) as line:
-        line.show(1)
-        line.say(Look(24, 16), "best group size 4")
-    assert not screen()
+def test_the_time_to_come_is_by_what_this_start_has_drawn(terminal, monkeypatch):
+    """84 of the 184 that were missing in 10 s: 100 more take 12 s."""
+    resize, read = terminal
+    resize(100)
+    now = 0.0
+    monkeypatch.setattr(shown_progress.std, "time", lambda: now)
+    with advice_progress("small", 60, hidden=False) as line:
+        show = line.begin(Look(48, 8))
+        show(200)
+        line._bar._time = lambda: now
+        now += 10 + line._bar.start_t
+        show(284)
+    assert "284/384 completions [00:10<00:11" in read()
+
+
+def test_another_process_shows_nothing_of_looks(capsys):
+    show_looks(hidden=True)
+    assert not capsys.readouterr().err
