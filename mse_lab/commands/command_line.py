@@ -19,6 +19,7 @@ ROOT, RESULTS = PROJECT, Path("results")
 
 # Bounds of arguments; a larger value is a typing mistake.
 LARGEST_SIZE, LARGEST_BUDGET, LARGEST_SEED = 4096, 10**12, 10**18 - 1
+MOST_TOKENS = 2**31 - 1
 MOST_PROCESSES = 256
 LEAST = 1e-9  # The least positive number.
 
@@ -104,6 +105,7 @@ def number(
 group_size = number(int, f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "8")
 any_group_size = number(int, "group size", 1, LARGEST_SIZE, "8")
 completions = number(int, "number of completions", 1, LARGEST_BUDGET, "1024")
+max_tokens = number(int, "number of tokens", 1, MOST_TOKENS, "256")
 processes = number(int, "number of processes", 1, MOST_PROCESSES, "2")
 seconds = number(float, "number of seconds", LEAST, 1e9, "2.5")
 

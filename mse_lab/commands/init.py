@@ -1,10 +1,17 @@
 """`mse-lab init`: write a probe."""
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from pathlib import Path
 
-from mse_lab.commands.command_line import ROOT, Parser
+from mse_lab.commands.command_line import ROOT, Parser, max_tokens
 
 HELP = "write a probe for a model and prompts of yours"
+
+
+def _new_file(text: str) -> Path:
+    if not text or text.endswith("/") or Path(text).is_dir():
+        raise ArgumentTypeError(f"{text!r} names no file; name one")
+    return Path(text)
 
 
 def add_arguments(parser: Parser) -> None:
@@ -16,16 +23,41 @@ def add_arguments(parser: Parser) -> None:
         help="JSONL, a problem and its answer a line; CSV, Parquet, or a Hub data set",
     )
     for field in ("problem", "answer"):
-        help = f"the column of the {field}; by default by usual names"
+        help = f"the column of the {field}, dotted if it is inside another; default: usual"
         parser.add_argument(f"--{field}", metavar="COLUMN", help=help)
-    parser.add_output_file("the probe; default: MODEL's name, .yaml")
+    help = "a built-in reward, or module:function; default: one that reads the answers"
+    parser.add_argument("--reward", metavar="NAME", help=help)
+    help = (
+        "whether prompts go through the tokenizer's chat template; default: if it has one"
+    )
+    parser.add_argument("--chat", action=BooleanOptionalAction, help=help)
+    help = "tokens of a completion"
+    parser.add_argument("--max-tokens", type=max_tokens, metavar="N", help=help)
+    help = "the text around a problem: a template's name or a text file with {problem}"
+    parser.add_argument("--template", metavar="FILE", help=help)
+    help = "a folder of TRL's trainer: length, temperature and the training are its own"
+    parser.add_argument("--from", type=Path, dest="source", metavar="FOLDER", help=help)
+    help = "the probe; default: MODEL's name, .yaml"
+    parser.add_argument("--out", type=_new_file, metavar="FILE", help=help)
 
 
 def execute(arguments: Namespace) -> int:
     """Write the probe."""
-    from mse_lab.probe.new_probe import write_new
+    from mse_lab.probe.new_probe import Wanted, write_new
 
+    trained = {}
+    if arguments.source is not None:
+        from mse_lab.policy.trainer_arguments import read_arguments
+
+        trained = read_arguments(arguments.source)
     given = {"problem": arguments.problem, "answer": arguments.answer}
-    named = {field: column for field, column in given.items() if column is not None}
-    print(write_new(arguments.model, arguments.prompts, arguments.out, ROOT, named))
+    wanted = Wanted(
+        fields={field: column for field, column in given.items() if column is not None},
+        reward=arguments.reward,
+        chat=arguments.chat,
+        max_tokens=arguments.max_tokens,
+        template=arguments.template,
+        arguments=trained,
+    )
+    print(write_new(arguments.model, arguments.prompts, arguments.out, ROOT, wanted))
     return 0

@@ -1,22 +1,86 @@
-"""What a person should see early: a prompt as the model gets it, and what is rewarded."""
+"""What a person should see early: a prompt as the model gets it, and what is rewarded.
 
-from collections.abc import Sequence
+With it comes what is doubtful about the prompts: a chat template's own tokens in them, and
+an assistant's answer at their end.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
 
 from mse_lab.errors import InputError, shorten, shown
 from mse_lab.probe.mathematics import GaveUp
-from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.prompts import Prompt, is_chat
 from mse_lab.probe.rewards import Reward, supplied
 
 # Characters of a prompt, in Python's notation, that are shown.
 LONGEST_PROMPT = 400
 
+# What chat templates put around turns: of Qwen, Llama, Gemma, Mistral, DeepSeek and others.
+_MARKS = re.compile(
+    r"<\|[a-z_]+\|>|<(?:start|end)_of_turn>|\[/?INST\]|<<SYS>>|<｜[^｜<>]{1,40}｜>"
+)
+_ANSWERED = re.compile(
+    r"(?:assistant|model)\b[^<]*(?:<\|(?:im_end|eot_id|end)\|>|<end_of_turn>)\s*\Z"
+)
+
+
+def _texts(prompt: Prompt) -> list[str]:
+    """Give the texts that a prompt is made of: of each turn, or the problem."""
+    problem = prompt.record.get("problem", prompt.text)
+    if is_chat(problem):
+        return [str(turn["content"]) for turn in problem]
+    return [str(problem)]
+
+
+def find_mark(prompt: Prompt, special: Collection[str] = ()) -> str | None:
+    """Find a token of chat templates in a prompt; `special` are those of its tokenizer."""
+    known = [one for one in special if len(one) > 2 and not one.isalnum()]
+    for text in _texts(prompt):
+        if found := _MARKS.search(text):
+            return found[0]
+        if inside := [one for one in known if one in text]:
+            return inside[0]
+    return None
+
+
+def _is_answered(prompt: Prompt) -> bool:
+    """Whether a prompt ends with an answer of the assistant."""
+    answered = prompt.turns[-1]["role"] in ("assistant", "model")
+    return answered or bool(_ANSWERED.search(_texts(prompt)[-1]))
+
+
+def doubts_about(
+    prompts: Sequence[Prompt], *, chat: bool, special: Collection[str] = ()
+) -> Iterator[str]:
+    """Say, a line each, what is doubtful about prompts; `chat` is the probe's."""
+    marks = [mark for prompt in prompts if (mark := find_mark(prompt, special))]
+    if marks:
+        many = (
+            f"warning: {len(marks)} of {len(prompts)} prompts hold a chat template's tokens"
+        )
+        remedy = "they are given as they are, as prompts.chat = false"
+        if chat:
+            remedy = "set prompts.chat = false, or they are in it twice"
+        yield f"{many} ({marks[0]}); {remedy}"
+    if answered := sum(map(_is_answered, prompts)):
+        yield (
+            f"warning: {answered} of {len(prompts)} prompts end with an answer of the "
+            "assistant, and the model would go on behind it; leave that answer out"
+        )
+
 
 def describe_first(
-    prompts: Sequence[Prompt], reward: Reward, text: str, what: str = "as the model gets it"
+    prompts: Sequence[Prompt],
+    reward: Reward,
+    text: str,
+    what: str = "as the model gets it",
+    *,
+    chat: bool = False,
+    special: Collection[str] = (),
 ) -> list[str]:
     r"""Show the first prompt's `text`, and the rewards of its answer and of another's.
 
-    `what` says which text it is.
+    `what` says which text it is; `chat` and `special` are as in `doubts_about`.
 
     >>> from mse_lab.probe.rewards import integer
     >>> rows = [{"id": "a", "answer": "5"}, {"id": "b", "answer": "7"}]
@@ -28,7 +92,8 @@ def describe_first(
     """
     first, *others = prompts
     lines = [
-        f"first prompt, {shorten(first.id)}, {what}: {shorten(repr(text), LONGEST_PROMPT)}"
+        f"first prompt, {shorten(first.id)}, {what}: {shorten(repr(text), LONGEST_PROMPT)}",
+        *doubts_about(prompts, chat=chat, special=special),
     ]
     if "answer" not in first.record or reward is supplied:
         return lines

@@ -43,18 +43,51 @@ def is_chat(problem: Any) -> bool:
     )
 
 
+def columns_of(values: Mapping[str, Any], above: str = "") -> list[str]:
+    """List the columns of a row, those inside of others by dotted names.
+
+    >>> columns_of({"answer": "4", "reward_model": {"ground_truth": "4"}})
+    ['answer', 'reward_model.ground_truth']
+    """
+    names: list[str] = []
+    for key, value in values.items():
+        inside = value if isinstance(value, Mapping) and value else None
+        names += columns_of(inside, f"{above}{key}.") if inside else [f"{above}{key}"]
+    return names
+
+
+def look_up(values: Mapping[str, Any], name: str) -> Any:
+    """Give a column of a row, by its name or a dotted one; None if there is no such one.
+
+    >>> look_up({"reward_model": {"ground_truth": "4"}}, "reward_model.ground_truth")
+    '4'
+    """
+    if name in values:
+        return values[name]
+    found: Any = values
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
 def _choose(row: Row, name: str) -> str:
-    names = shorten(", ".join(row.values), 500) or "nothing"
+    names = shorten(", ".join(columns_of(row.values)), 500) or "nothing"
     return f"set prompts.fields.{name} to one of {names}"
 
 
 def _required(row: Row, name: str, fields: Fields) -> Any:
     """Return a field of a row; refuse the row if it is missing."""
     field = getattr(fields, name)
-    value = row.values.get(field)
+    value = look_up(row.values, field)
     if value is None or not str(value).strip():
         remedy = "" if field in row.values else f", or {_choose(row, name)}"
         raise InputError(f"{row.where}: {field} is missing or empty; fill it in{remedy}")
+    if name != "problem" and isinstance(value, Mapping | list):
+        what = "a list" if isinstance(value, list) else "a mapping"
+        raise InputError(
+            f"{row.where}: {field} = {shown(value)}: {what}, which is no {name}; "
+            f"{_choose(row, name)}"
+        )
     return value
 
 
@@ -86,8 +119,10 @@ def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Rec
     record = row.values | {"id": identity, "problem": _problem(row, fields)}
     if answered:
         record["answer"] = _required(row, "answer", fields)
-    if fields.category in row.values:
-        record["category"] = row.values[fields.category]
+    if (category := look_up(row.values, fields.category)) is not None:
+        record["category"] = category
+    elif fields.category in row.values:
+        record["category"] = None
     elif fields.category != "category":
         remedy = _choose(row, "category")
         raise InputError(f"{row.where}: has no {fields.category}; {remedy}")

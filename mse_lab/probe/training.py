@@ -66,6 +66,7 @@ class _Reading(NamedTuple):
     trainer: Trainer
     found: Settings
     where: str  # Names their source in messages.
+    complete: bool = False  # Whether what is not there is at its default.
 
     @property
     def values(self) -> dict[str, Any]:
@@ -189,6 +190,8 @@ def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
         said = str(reading.found.get(name, Given(name, f"{value} (default)")))
         if not all(reading.value(other) for other in row.with_):
             continue
+        if probe and row.probe and not (reading.complete or name in reading.found):
+            continue
         if row.probe is None or probe is None:
             if not row.allows(value):
                 yield said
@@ -267,7 +270,7 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     if not found:
         assumed = {key: Given(key, one) for key, one in trainer.assumed.items()}
         whole = assumed | whole
-    reading = _Reading(trainer, whole, where)
+    reading = _Reading(trainer, whole, where, bool(found))
     stated = training.completions_per_step
     setting = _interpret(name, reading, stated, probe, given=given)
     return setting._replace(uncounted=(*setting.uncounted, *unknown))

@@ -89,7 +89,11 @@ def first_prompt(subject: Subject) -> list[str]:
     """Show the first prompt, special tokens included, and what is rewarded there."""
     tokenizer, tokens = subject.policy.tokenizer, subject.tokens[0]
     text = tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
-    return describe_first(subject.prompts, subject.reward, str(text))
+    special = getattr(tokenizer, "all_special_tokens", ())
+    chat = subject.probe.prompts.chat
+    return describe_first(
+        subject.prompts, subject.reward, str(text), chat=chat, special=special
+    )
 
 
 def _first_completions(

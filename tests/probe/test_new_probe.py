@@ -1,21 +1,30 @@
-"""A new probe: what files tell is filled in, and the rest stands at its default."""
+"""A new probe: what files tell is filled in, what is asked for comes first, or one line."""
 
 import json
 import re
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from fuzzing import CASES
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import run_mse
-from mse_lab.probe.new_probe import write_new
+from mse_lab.errors import InputError
+from mse_lab.probe.new_probe import Wanted, write_new
 from mse_lab.probe.probe_files import load_probe
+from mse_lab.probe.prompts import load_prompts
+from mse_lab.probe.rewards import load_reward
 from mse_lab.probe.schema import Probe
+from mse_lab.probe.training import find_setting
 from prompt_sets import write_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SUMS = [{"question": f"1 + {n}?", "solution": str(n + 1)} for n in range(3)]
+IM = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +33,13 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("my-model").mkdir()
     Path("my-model/config.json").write_text("{}")
+    Path("my-model/tokenizer_config.json").write_text("{}")
     write_lines(Path("sums.jsonl"), SUMS)
     return tmp_path
 
 
-def written(model="my-model", prompts="sums.jsonl", out=None):
-    write_new(model, prompts, out and Path(out), ROOT)
+def written(model="my-model", prompts="sums.jsonl", out=None, **wanted):
+    write_new(model, prompts, out and Path(out), ROOT, Wanted(**wanted))
     return load_probe(Path(out or "my-model.yaml"))
 
 
@@ -48,19 +58,68 @@ def test_what_the_files_tell_is_filled_in():
     fields = probe.prompts.fields
     assert (fields.problem, fields.answer, fields.id) == ("question", "solution", "id")
     assert (probe.reward, probe.prompts.chat) == ("integer", False)
-    assert probe.sampling.max_new_tokens == 16
+    assert (probe.sampling.max_new_tokens, probe.training) == (16, None)
 
 
-@pytest.mark.parametrize(
-    ("answer", "reward", "template", "tokens"),
-    [("1,024", "integer", "none", 16), ("so\n#### 3.5", "gsm8k", "word-problem", 256),
-     ("yes", "exact", "none", 16)],
-)  # fmt: skip
-def test_the_reward_is_one_that_reads_every_answer(answer, reward, template, tokens):
-    write_lines(Path("sums.jsonl"), [*SUMS, {"question": "?", "solution": answer}])
+WORKED = [
+    {"problem": f"{n} + 1 =", "solution": f"We add. \\boxed{{{n + 1}}}"} for n in range(3)
+]
+REWARDS = {
+    "whole numbers": (["1,024", 5], "integer", "none", 16),
+    "steps to a number": (["so\n#### 3.5", "6"], "gsm8k", "word-problem", 256),
+    "worked solutions": ([row["solution"] for row in WORKED], "math", "none", 256),
+    "LaTeX and numbers": (["\\frac{1}{2}", "0.5", "x^2"], "math", "none", 256),
+    "words": (["yes", "New York"], "exact", "none", 16),
+    "an essay": (["I think that it is a nice day.", "1"], None, "", 0),
+    "code": (["def f():\n    return 1"], None, "", 0),
+    "LaTeX and an essay": (
+        ["\\frac{1}{2}", "this is a long sentence of words"],
+        None,
+        "",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REWARDS)
+def test_the_reward_is_one_that_a_completion_can_meet(case):
+    answers, reward, template, tokens = REWARDS[case]
+    rows = [{"question": f"{at}?", "solution": one} for at, one in enumerate(answers)]
+    write_lines(Path("sums.jsonl"), rows)
+    if reward is None:
+        with pytest.raises(InputError, match="no built-in reward reads such answers"):
+            written()
+        assert not Path("my-model.yaml").exists()
+        assert written(reward="contains").reward == "contains"
+        return
     probe = written()
     assert (probe.reward, probe.prompts.template) == (reward, template)
     assert probe.sampling.max_new_tokens == tokens
+
+
+ANSWERS = st.lists(
+    st.sampled_from(["7", "1,000", "#### 3", "\\boxed{3}", "$x$", "yes", "a b c d e f g"]),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+@given(ANSWERS)
+@CASES
+def test_its_own_answer_is_worth_more_than_none(answers):
+    """Whatever the answers are: each is met by a completion that gives it."""
+    rows = [{"problem": f"{at}?", "answer": one} for at, one in enumerate(answers)]
+    write_lines(Path("any.jsonl"), rows)
+    Path("any.yaml").unlink(missing_ok=True)
+    try:
+        probe = written(prompts="any.jsonl", out="any.yaml")
+    except InputError:
+        assert not Path("any.yaml").exists()
+        return
+    reward = load_reward(probe.reward)
+    for prompt in load_prompts(probe.prompts, ROOT):
+        right = str(prompt.record["answer"])
+        met = [reward(one, prompt.record) for one in (right, f"\\boxed{{{right}}}")]
+        assert (max(met), reward("", prompt.record)) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +127,95 @@ def test_the_reward_is_one_that_reads_every_answer(answer, reward, template, tok
     [("chat_template.jinja", "x"), ("tokenizer_config.json", '{"chat_template": "x"}')],
 )
 def test_a_chat_template_is_used(file, text, here):
-    (here / "my-model/tokenizer_config.json").write_text("{}")
     assert not written(out="without.yaml").prompts.chat
+    with pytest.raises(
+        InputError, match="--chat: the tokenizer of my-model has no chat te"
+    ):
+        written(out="asked.yaml", chat=True)
     (here / "my-model" / file).write_text(text)
     assert written(out="with.yaml").prompts.chat
+    assert not written(out="refused.yaml", chat=False).prompts.chat
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [IM, "[INST] {} [/INST]", "<start_of_turn>user\n{}<end_of_turn>\n", "<｜User｜>{}"],
+)
+def test_prompts_that_hold_the_templates_tokens_do_not_get_it_again(problem):
+    Path("my-model/chat_template.jinja").write_text("x")
+    rows = [{"input": problem.format(f"{n} + 1 ="), "label": str(n + 1)} for n in range(3)]
+    write_lines(Path("done.jsonl"), rows)
+    said = write_new("my-model", "done.jsonl", None, ROOT)
+    assert not load_probe(Path("my-model.yaml")).prompts.chat
+    assert "warning: 3 of 3 prompts hold a chat template's tokens" in said
+    said = write_new("my-model", "done.jsonl", Path("b.yaml"), ROOT, Wanted(chat=True))
+    assert "set prompts.chat = false, or they are in it twice" in said
+
+
+def test_chats_are_measured_as_chats():
+    turns = [{"role": "user", "content": "1 + 1?"}]
+    write_lines(Path("chats.jsonl"), [{"prompt": turns, "answer": "so\n#### 2"}] * 3)
+    probe = written(prompts="chats.jsonl")
+    assert (probe.prompts.chat, probe.prompts.template) == (True, "none")
+    assert (probe.prompts.fields.problem, probe.reward) == ("prompt", "gsm8k")
+    with pytest.raises(InputError, match="--no-chat: the prompts are chats"):
+        written(prompts="chats.jsonl", out="b.yaml", chat=False)
+
+
+def test_nested_columns_go_by_dotted_names():
+    """As in verl's files; a part that is no answer is refused, with those that are."""
+    model = {"style": "rule", "ground_truth": "5"}
+    row = {"data_source": "sums", "prompt": [{"role": "user", "content": "1 + 4 ="}],
+           "reward_model": model, "extra_info": {"split": "train"}}  # fmt: skip
+    pd.DataFrame([row] * 3).to_parquet("verl.parquet")
+    probe = written(prompts="verl.parquet")
+    assert probe.prompts.fields.answer == "reward_model.ground_truth"
+    assert (probe.reward, probe.prompts.chat) == ("integer", True)
+    assert [one.record["answer"] for one in load_prompts(probe.prompts, ROOT)] == ["5"] * 3
+    for part in ("reward_model", "extra_info", "prompt"):
+        with pytest.raises(InputError, match=rf"{part} = .*: no answer; name one by --ans"):
+            written(prompts="verl.parquet", out="b.yaml", fields={"answer": part})
+
+
+def test_what_is_asked_for_comes_first(capsys):
+    Path("around.txt").write_text("Q: {problem}\nA:")
+    words = [
+        "init",
+        "my-model",
+        "sums.jsonl",
+        "--reward",
+        "first-integer",
+        "--max-tokens",
+        "3",
+    ]
+    words += ["--template", "around.txt", "--answer", "solution", "--out", "mine.yaml"]
+    assert run_mse.main(words) == 0
+    probe = load_probe(Path("mine.yaml"))
+    assert (probe.reward, probe.sampling.max_new_tokens) == ("first-integer", 3)
+    assert probe.prompts.template == "around.txt"
+    said = capsys.readouterr().out
+    assert r"first prompt, sums-0000, as the model gets it: 'Q: 1 + 0?\nA:'" in said
+    assert "rewards: 1 for its reference answer '1', 0 for '2'\n" in said
+
+
+def test_a_training_of_trls_is_taken_over():
+    """Its length, temperature, and what of its arguments is not TRL's default."""
+    trained = {"num_generations": 4, "temperature": 0.7, "max_completion_length": 33,
+               "scale_rewards": "none", "loss_type": "dr_grpo", "beta": 0.0, "top_p": 0.9,
+               "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2,
+               "steps_per_generation": 2, "generation_batch_size": 64}  # fmt: skip
+    probe = written(arguments=trained)
+    assert (probe.sampling.temperature, probe.sampling.max_new_tokens) == (0.7, 33)
+    found = find_setting(probe.training, probe)
+    assert (found.group_size, found.estimator) == (4, {"name": "centred"})
+    assert (found.completions_per_step, found.uncounted) == (64, ("top_p = 0.9",))
+    assert set(probe.training.model_extra) == {
+        *("num_generations", "scale_rewards", "loss_type", "top_p", "processes"),
+        *("per_device_train_batch_size", "gradient_accumulation_steps"),
+    }
+    assert (
+        written(out="b.yaml", arguments=trained, max_tokens=5).sampling.max_new_tokens == 5
+    )
 
 
 def test_what_stands_behind_a_hash_is_the_default():
@@ -99,9 +243,11 @@ def test_a_hub_s_model_and_prompts_are_not_asked_for(monkeypatch):
 
 def test_a_probe_in_another_folder_leads_to_the_same_files(here):
     Path("mine").mkdir()
-    probe = written(out="mine/one.yaml")
+    Path("around.txt").write_text("{problem}")
+    probe = written(out="mine/one.yaml", template="around.txt")
     assert (here / probe.model.path).samefile(here / "my-model")
     assert (here / probe.prompts.source).samefile(here / "sums.jsonl")
+    assert (here / probe.prompts.template).samefile(here / "around.txt")
 
 
 def test_names_that_yaml_would_misread(here):
@@ -120,36 +266,33 @@ def test_names_that_yaml_would_misread(here):
         (("my-model", "empty.jsonl"), "empty.jsonl: has no prompts"),
         (("my-model", "odd.jsonl"), "no column is called problem or question or"),
         (("my-model", "sums.jsonl", "--out", "there.yaml"), "there.yaml: exists"),
+        (("my-model", "sums.jsonl", "--out", "link.yaml"), "link.yaml: exists"),
         (("my-model", "sums.jsonl", "--out", "no/x.yaml"), "no/x.yaml: cannot be written"),
+        (("my-model", "sums.jsonl", "--reward", "gsm9k"), "did you mean gsm8k?"),
+        (("my-model", "sums.jsonl", "--reward", "mine:f"), "cannot import mine"),
+        (
+            ("my-model", "words.jsonl", "--reward", "integer"),
+            "reward failed on prompt words",
+        ),
+        (
+            ("my-model", "sums.jsonl", "--template", "x.txt"),
+            "neither a template nor a file",
+        ),
+        (("my-model", "sums.jsonl", "--max-tokens", "0"), "'0' is no number of tokens"),
+        (("my-model", "sums.jsonl", "--from", "my-model"), "no training_args.bin in it"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(words, message, refused):
+    """And nothing is written, not even where a link leads."""
     Path("empty.jsonl").write_text("\n")
     write_lines(Path("odd.jsonl"), [{"text": "?", "answer": 1}])
+    write_lines(Path("words.jsonl"), [{"problem": "?", "answer": "yes"}])
     Path("there.yaml").write_text("mine")
+    Path("link.yaml").symlink_to("target.yaml")
     assert message in refused("init", *words)
     assert Path("there.yaml").read_text() == "mine"
-
-
-def test_columns_of_other_names_are_named(capsys):
-    write_lines(
-        Path("gold.jsonl"), [{"asked": f"1 + {n}?", "gold": n + 1} for n in range(3)]
-    )
-    words = ["my-model", "gold.jsonl", "--problem", "asked", "--answer", "gold"]
-    assert run_mse.main(["init", *words]) == 0
-    fields = load_probe(Path("my-model.yaml")).prompts.fields
-    assert (fields.problem, fields.answer) == ("asked", "gold")
-    said = capsys.readouterr().out
-    assert "first prompt, gold-0000, as the model gets it: '1 + 0?'\n" in said
-    assert "rewards: 1 for its reference answer '1', 0 for '2'\n" in said
-
-
-def test_chats_are_measured_as_chats():
-    turns = [{"role": "user", "content": "1 + 1?"}]
-    write_lines(Path("chats.jsonl"), [{"prompt": turns, "answer": "so\n#### 2"}] * 3)
-    probe = written(prompts="chats.jsonl")
-    assert (probe.prompts.chat, probe.prompts.template) == (True, "none")
-    assert (probe.prompts.fields.problem, probe.reward) == ("prompt", "gsm8k")
+    assert not Path("target.yaml").exists()
+    assert not Path("my-model.yaml").exists()
 
 
 @pytest.mark.parametrize(
@@ -176,5 +319,3 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     assert Path("results/tiny/mse.csv").is_file()
     for name in ("tiny", "tiny.yaml", "results/tiny"):
         assert run_mse.main(["claims", name]) == 0
-    assert run_mse.main([]) == 0
-    assert re.search(r"^  tiny +of another configuration", capsys.readouterr().out, re.M)

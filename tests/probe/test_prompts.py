@@ -42,6 +42,23 @@ def test_other_ids_and_categories(tmp_path):
     assert (second.id, second.category) == ("8", "")
 
 
+NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
+          "extra_info": {"index": 3, "of": {"level": "easy"}}}  # fmt: skip
+
+
+def test_columns_inside_others_go_by_dotted_names(tmp_path):
+    """The row keeps them as they are; a name with a dot in it comes first."""
+    fields = {"problem": "q.text", "answer": "reward_model.ground_truth",
+              "id": "extra_info.index", "category": "extra_info.of.level"}  # fmt: skip
+    source = write_lines(tmp_path / "p.jsonl", [NESTED])
+    (prompt,) = load(source=source, fields=fields, template="none")
+    assert (prompt.id, prompt.text, prompt.category) == ("3", "1 + 1", "easy")
+    assert prompt.record["answer"] == 2
+    assert prompt.record["reward_model"] == NESTED["reward_model"]
+    source = write_lines(tmp_path / "p.jsonl", [{**NESTED, "q.text": "plain"}])
+    assert load(source=source, fields=fields, template="none")[0].text == "plain"
+
+
 @pytest.mark.parametrize("name", ["arithmetic-tiny", "arithmetic-worked", "arithmetic"])
 def test_the_prompt_sets_of_this_project_read_as_they_stand(name):
     """Recorded results hold a hash of these records, the order of their keys included."""
@@ -183,6 +200,22 @@ BAD = {
         [{"problem": 1, "answer": 1}],
         {"fields": {"category": "level"}},
         "line 1: has no level; set prompts.fields.category",
+    ),
+    "a mapping as the answer": (
+        [NESTED],
+        {"fields": {"problem": "q.text", "answer": "reward_model"}},
+        "a mapping, which is no answer; set prompts.fields.answer to one of q.text, "
+        "reward_model.ground_truth, reward_model.style",
+    ),
+    "a list as the answer": (
+        [NESTED],
+        {"fields": {"problem": "q.text", "answer": "reward_model.style"}},
+        "reward_model.style = ['rule']: a list, which is no answer",
+    ),
+    "nothing inside": (
+        [NESTED],
+        {"fields": {"problem": "q.text.more", "answer": "reward_model.ground_truth"}},
+        "line 1: q.text.more is missing or empty",
     ),
     "split of a file": (
         word_problems("test"),

@@ -345,10 +345,12 @@ def test_sampling_and_adapter_are_compared_with_the_probes():
     sampling = {"temperature": 0.7, "max_new_tokens": 64}
     alike = {**PROBE, "sampling": sampling, "model": {"path": "x", "adapter": {}}}
     assert find_setting(training, parse_probe(alike, "p")).uncounted == ()
-    other = Training(trainer="trl", num_generations=8)
+    other = Training(trainer="trl", words=["--num_generations", "8"])
     assert find_setting(other, parse_probe(alike, "p")).uncounted == (
         "temperature = 1.0 (default) (the probe's temperature is 0.7)",
     )
+    by_hand = Training(trainer="trl", num_generations=8)
+    assert find_setting(by_hand, parse_probe(alike, "p")).uncounted == ()
 
 
 COUNTS = st.integers(1, 12)
