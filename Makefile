@@ -18,7 +18,7 @@ figure4: $(VENV)/installed
 		$(BIN)/mse-lab figure $(call FAMILY,worked) --out figures/worked.$$suffix && \
 		$(BIN)/mse-lab figure --phase $(FAMILIES) --out figures/phase.$$suffix || exit 1; \
 	done
-	$(BIN)/python .ci/dark.py figures/worked.png figures/phase.png
+	$(BIN)/python .ci/dark.py worked phase
 	@$(BIN)/python .ci/compare.py
 	@echo 'next: $(BIN)/mse-lab advise tiny/base    or . $(BIN)/activate, then mse-lab --help'
 

@@ -1,29 +1,54 @@
-"""Write a figure's twin for dark pages, its lightness reversed: `dark.py FIGURE.png ...`.
+"""Draw the figures of the committed tables for dark pages: `python .ci/dark.py [NAME ...]`.
 
-Hue and contrast stay; white becomes nearly black. Pages name both in `<picture>`.
+Pages name both in `<picture>`. Those of studies that no code draws any more stand as they
+are.
 """
 
 import sys
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 
-import numpy as np
+from matplotlib import style
 from PIL import Image
 
-# Of the ground of a dark page.
-DARKEST = 21
+from mse_lab.report.drawing import figure_bytes
+from mse_lab.report.figure_4 import compose
+from mse_lab.report.phase_diagram import compose_phase, read_dots
+from mse_lab.results.finished_run import read_tables
+
+ROOT = Path(__file__).resolve().parents[1]
+GROUND = dict.fromkeys(("axes.facecolor", "figure.facecolor"), "#0d1117")
+FRAME = {"savefig.facecolor": "auto", "grid.color": "0.2"}
+DARK = {**style.library["dark_background"], **GROUND, **FRAME}
 
 
-def darken(figure: Image.Image) -> Image.Image:
-    """Reverse the lightness, (max + min) / 2 of a pixel's colours."""
-    colours = np.asarray(figure.convert("RGB"), dtype=int)
-    brightest, dimmest = (of(colours, -1, keepdims=True) for of in (np.max, np.min))
-    dark = colours + 255 - brightest - dimmest
-    raised = DARKEST + dark * (255 - DARKEST) // 255
-    # A palette takes a third of the room.
-    return Image.fromarray(raised.astype(np.uint8)).quantize(256, dither=Image.Dither.NONE)
+def family(name: str) -> list[Path]:
+    """Name the folders of a family's three runs."""
+    start, _, prefix = name.partition("/")
+    runs = ("base", "instruct", "icl")
+    return [ROOT / "results" / start / f"{prefix}{run}" for run in runs]
+
+
+CURVES = {"worked": "worked", "smollm2": "smollm2", "smollm2-questions": "smollm2/words-"}
+DOTS = {
+    "phase": ("tiny", "lenient", "worked"),
+    "smollm2-phase": ("smollm2", "smollm2/words-"),
+}
+NAMES = (*CURVES, *DOTS)
+
+
+def draw(name: str) -> Image.Image:
+    """Draw a figure in 256 colours, which take a third of the room."""
+    if name in CURVES:
+        composer = partial(compose, [read_tables(run) for run in family(CURVES[name])])
+    else:
+        runs = [run for one in DOTS[name] for run in family(one)]
+        composer = partial(compose_phase, read_dots(runs))
+    drawn = Image.open(BytesIO(figure_bytes(composer, "png", **DARK))).convert("RGB")
+    return drawn.quantize(256, dither=Image.Dither.NONE)
 
 
 if __name__ == "__main__":
-    for name in map(Path, sys.argv[1:]):
-        with Image.open(name) as light:
-            darken(light).save(name.with_name(f"{name.stem}-dark.png"), optimize=True)
+    for name in sys.argv[1:] or NAMES:
+        draw(name).save(ROOT / f"figures/{name}-dark.png", optimize=True)

@@ -14,6 +14,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure as Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -41,6 +42,14 @@ RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.hashsalt": "mse_lab",
 }
+
+
+def ink(strength: float) -> tuple[float, float, float]:
+    """Give the colour of texts, or fainter: dark on a light ground, light on a dark one."""
+    names = ("axes.facecolor", "text.color")
+    ground, text = (np.array(to_rgb(mpl.rcParams[name])) for name in names)
+    red, green, blue = (1 - strength) * ground + strength * text
+    return float(red), float(green), float(blue)
 
 
 class Style(NamedTuple):

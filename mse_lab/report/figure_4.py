@@ -20,6 +20,7 @@ from mse_lab.report.drawing import (
     RC,
     Style,
     draw_line,
+    ink,
     label_plainly,
     legend_above,
     name_sizes,
@@ -38,12 +39,9 @@ WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
 # Of the group-size axis, as a factor on either side.
 MARGIN = 1.15
 
-# A line of the legend.
-LAW = {"exact law": Line2D([], [], color="0.3", linewidth=0.9)}
-
 POINTS: dict[str, Any] = {
-    "linestyle": "", "markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5,
-    "elinewidth": 1.2, "capsize": 2, "zorder": 3,
+    "linestyle": "", "markersize": 4, "markeredgewidth": 0.5, "elinewidth": 1.2,
+    "capsize": 2, "zorder": 3,
 }  # fmt: skip
 
 
@@ -93,6 +91,7 @@ def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None
     axes.plot(line.index, line, dashes, color=style.colour, lw=0.9, zorder=2)
     intervals = points.to_numpy()
     settings = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
+    settings["markeredgecolor"] = ink(0)
     axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **settings)
 
 
@@ -103,7 +102,7 @@ def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
     return curves if (curves[[row.points, row.law]] > 0).any(axis=None) else curves[:0]
 
 
-def draw_curves(
+def _draw_curves(
     axes: Axes, curves: pd.DataFrame, row: Row, styles: Mapping[str, Style]
 ) -> None:
     """Draw a row's curves of one run, or say that there is nothing to draw."""
@@ -122,7 +121,7 @@ def draw_curves(
             axes.axhline(1, color=styles[name].colour, linewidth=1.1)
 
 
-def title_of(run: Tables) -> str:
+def _title(run: Tables) -> str:
     """Name a run, its accuracy, and what a reader of its panel must know."""
     name = TITLES.get(run.name.rpartition("/")[2], run.name)
     remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
@@ -130,16 +129,12 @@ def title_of(run: Tables) -> str:
     return "\n".join([head, *(remark for remark, true in remarks.items() if true)])
 
 
-# Where a vertical axis begins and ends.
-Ends = tuple[float, float]
-
-
-def scale_row(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
+def _scale_row(panels: Sequence[Axes], label: str) -> None:
     """Give a row of panels its common axis, where anything is drawn on it."""
     drawn = [axes for axes in panels if axes.has_data()]
     for axes in drawn[:1]:
         axes.set_yscale("log", nonpositive="clip")
-        axes.set(ylim=ends, ylabel=label)
+        axes.set_ylabel(label)
         axes.tick_params(labelleft=True)
         label_plainly(axes.yaxis)
     for axes in panels:
@@ -149,31 +144,23 @@ def scale_row(panels: Sequence[Axes], label: str, ends: Ends | None) -> None:
             axes.tick_params(axis="y", which="both", left=False, labelleft=False)
 
 
-def compose(runs: Sequence[Tables], scales: Sequence[Ends] = ()) -> Figure:
-    """Compose a column for each run; the ratios' row is left out where no run has any.
-
-    The vertical axes of the rows end at `scales`, where these are given.
-    """
+def compose(runs: Sequence[Tables]) -> Figure:
+    """Compose a column for each run; the ratios' row is left out where no run has any."""
     curves = [find_curves(run) for run in runs]
     styles = styles_of(dict.fromkeys(name for curve in curves for name, _ in curve.index))
     rows = ROWS if any(len(_drawable(curve, ROWS[1])) for curve in curves) else ROWS[:1]
     heights = HEIGHTS[: len(rows)]
     size = (BESIDE + WIDTH * len(curves), ABOVE + sum(heights))
     figure = Figure(figsize=size, layout="constrained")
-    shape = (len(rows), len(curves))
     shared: dict[str, Any] = {"sharex": "col", "sharey": "row", "height_ratios": heights}
-    grid = figure.subplots(*shape, squeeze=False, **shared)
-    for row, panels, ends in zip(rows, grid, [*scales, None, None], strict=False):
+    grid = figure.subplots(len(rows), len(curves), squeeze=False, **shared)
+    for row, panels in zip(rows, grid, strict=True):
         for axes, run_curves in zip(panels, curves, strict=True):
-            draw_curves(axes, run_curves, row, styles)
-        scale_row(panels, row.label, ends)
+            _draw_curves(axes, run_curves, row, styles)
+        _scale_row(panels, row.label)
     for axes, run in zip(grid[0], runs, strict=True):
-        axes.set_title(title_of(run))
+        axes.set_title(_title(run))
     figure.supxlabel("Group size G", fontsize=RC["axes.labelsize"])
-    legend_above(figure, max(2, min(2 * len(runs), 4)), LAW)
+    law = {"exact law": Line2D([], [], color=ink(0.7), linewidth=0.9)}
+    legend_above(figure, max(2, min(2 * len(runs), 4)), law)
     return figure
-
-
-def scales_of(runs: Sequence[Tables]) -> list[Ends]:
-    """Give the scales of the figure of all runs, for figures of single runs."""
-    return [axes.get_ylim() for axes in compose(runs).axes[:: len(runs)]]

@@ -28,7 +28,7 @@ from mse_lab.mse.regime import (
     equal_baseline,
     oracle_gain,
 )
-from mse_lab.report.drawing import MOST_DOTS, colours_of, legend_above
+from mse_lab.report.drawing import MOST_DOTS, colours_of, ink, legend_above
 from mse_lab.report.figure_4 import TITLES
 from mse_lab.results.finished_run import read_probe, read_tables
 from mse_lab.results.tables import MOMENTS, RHO, restore_moments
@@ -124,22 +124,22 @@ def read_dots(folders: Sequence[Path]) -> list[Dots]:
 
 
 def _draw_lines(axes: Axes, ends: Floats) -> None:
-    axes.plot(ends, ends, color="0.45", lw=0.8, ls=(0, (4, 2)), zorder=1)
-    axes.plot(ends, ends / 2, color="0.15", lw=1.3, zorder=2)
+    axes.plot(ends, ends, color=ink(0.55), lw=0.8, ls=(0, (4, 2)), zorder=1)
+    axes.plot(ends, ends / 2, color=ink(0.85), lw=1.3, zorder=2)
 
 
-def _draw_dots(axes: Axes, dots: Dots, colour: str, label: str) -> None:
+def _draw_dots(axes: Axes, dots: Dots, colour: str) -> None:
     value, (best, low, high) = dots.moments.value, dots.baselines.T
     areas = _AREA * abs(dots.gain_shares) + _LEAST_AREA
     axes.vlines(value, low, high, color=colour, lw=0.5, alpha=0.35, zorder=2)
     drawn = axes.scatter(
-        value, best, areas, colour, alpha=0.75, lw=0.4, edgecolor="white", zorder=3,
+        value, best, areas, colour, alpha=0.75, lw=0.4, edgecolor=ink(0), zorder=3,
         clip_on=False,
     )  # fmt: skip
     drawn.set_rasterized(len(value) > MOST_DOTS)
     axes.plot(
-        *aggregate_place(dots.moments), "P", color=colour, ms=9, mec="black", zorder=5,
-        ls="", label=label,
+        *aggregate_place(dots.moments), "P", color=colour, ms=9, mec=ink(1), zorder=5,
+        ls="", label=f"{dots.label}: {dots.describe()}",
     )  # fmt: skip
 
 
@@ -148,13 +148,13 @@ def _write(
 ) -> None:
     """Write into the unit square, along a line of a slope, legibly above dots."""
     angle = math.degrees(math.atan(slope))
-    behind = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.4}
+    behind = {"facecolor": ink(0), "alpha": 0.7, "edgecolor": "none", "pad": 0.4}
     axes.annotate(text, point, (0, 2), textcoords="offset points", rotation_mode="anchor",
-                  rotation=angle, fontsize=7.5, color="0.15", bbox=behind, zorder=6,
+                  rotation=angle, fontsize=7.5, color=ink(0.85), bbox=behind, zorder=6,
                   annotation_clip=False, **settings)  # fmt: skip
 
 
-def draw_unit_square(axes: Axes) -> None:
+def _draw_unit_square(axes: Axes) -> None:
     """Draw the lines of rewards 0 and 1, and say in words what they separate."""
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     _draw_lines(axes, np.array([0.0, 1.0]))
@@ -165,27 +165,22 @@ def draw_unit_square(axes: Axes) -> None:
     _write(axes, (1.01, 0.43), "b* = V/2:\nvanilla =\noracle;\ndotted:\nGRPO-type")
     for size in MEETING_SIZES:
         left, right = equal_baseline(np.array([0.0, 1.0]), size)
-        axes.plot([0, 1], [left, right], color="0.15", lw=0.7, ls=":", zorder=1)
+        axes.plot([0, 1], [left, right], color=ink(0.85), lw=0.7, ls=":", zorder=1)
         _write(axes, (0.01, left), f"G = {size}", right - left)
-
-
-def draw_runs(axes: Axes, runs: Sequence[Dots], labels: Sequence[str]) -> None:
-    """Draw the runs, in the order of their colours, under labels for a legend."""
-    if all(dots.binary for dots in runs):
-        draw_unit_square(axes)
-    else:
-        values = np.concatenate([[0.0], *(dots.moments.value for dots in runs)])
-        _draw_lines(axes, np.array([values.min(), values.max()]))
-    for dots, colour, label in zip(runs, colours_of(len(runs)), labels, strict=True):
-        _draw_dots(axes, dots, colour, label)
-    axes.set(xlabel="Value V of a prompt", ylabel="Its best constant baseline b*")
 
 
 def compose_phase(runs: Sequence[Dots]) -> Figure:
     """Compose the diagram, with the order of each run's MSEs in the legend."""
     figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
-    labels = [f"{dots.label}: {dots.describe()}" for dots in runs]
-    draw_runs(figure.subplots(), runs, labels)
-    figure.supxlabel(_CAPTION, fontsize=7.5, color="0.35")
+    axes = figure.subplots()
+    if all(dots.binary for dots in runs):
+        _draw_unit_square(axes)
+    else:
+        values = np.concatenate([[0.0], *(dots.moments.value for dots in runs)])
+        _draw_lines(axes, np.array([values.min(), values.max()]))
+    for dots, colour in zip(runs, colours_of(len(runs)), strict=True):
+        _draw_dots(axes, dots, colour)
+    axes.set(xlabel="Value V of a prompt", ylabel="Its best constant baseline b*")
+    figure.supxlabel(_CAPTION, fontsize=7.5, color=ink(0.65))
     legend_above(figure, 1, fontsize=8, title="MSE of a run", title_fontsize=8)
     return figure

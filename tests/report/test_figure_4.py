@@ -9,7 +9,7 @@ import run_mse
 from mse_lab.commands.command_line import ROOT
 from mse_lab.commands.figure import FIGURE_4
 from mse_lab.report.drawing import save_figure
-from mse_lab.report.figure_4 import compose, find_curves, scales_of
+from mse_lab.report.figure_4 import compose, find_curves
 from mse_lab.results.files import write_table
 from mse_lab.results.finished_run import Tables, read_tables
 from mse_lab.results.folder import ResultsFolder
@@ -78,9 +78,6 @@ def test_rows_share_their_scale_and_columns_their_sizes():
     (above, other), (below, _) = np.reshape(compose(runs).axes, (2, 2))
     assert above.get_ylim() == other.get_ylim() != below.get_ylim()
     assert [axes.get_xticks().tolist() for axes in (below, other)] == [SIZES, [16, 32]]
-    apart = compose(runs[:1], scales=scales_of(runs))
-    assert apart.axes[0].get_ylim() == pytest.approx(above.get_ylim())
-    assert compose(runs[:1]).axes[0].get_ylim() != pytest.approx(above.get_ylim())
 
 
 def test_without_the_oracle_there_is_no_row_of_ratios():
