@@ -78,6 +78,10 @@ class InputError(ValueError):
         super().__init__(one_line(message))
 
 
+class NoAnswer(InputError):
+    """What was measured does not tell anything, such as rewards that are all equal."""
+
+
 class ProcessLost(RuntimeError):
     """Another process of the run, or torchrun, is gone."""
 

@@ -13,6 +13,9 @@ KEYS: dict[str, str] = {
 
 # Commands, and their options as `command --option`.
 WORDS: dict[str, str] = {
+    "advise --at": "the price list has the size to set; give your own with --G",
+    "advise --seconds-per-completion": "prices are steps, or completions",
+    "advise --seconds-per-prompt": "prices are steps, or completions",
     "draw": "run probes/making/vllm_completions.py, and set completions to what it writes",
     "analyse": "use mse_lab.analyse in Python, on the arrays of pools.npz",
     "rollouts --completions": "write lines for `completions:` as probes/README.md says",

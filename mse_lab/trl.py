@@ -27,12 +27,14 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from mse_lab.answers.advice_evidence import evidence_of_samples
 from mse_lab.console import ending
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.measurement.looks import COMPLETIONS, FIRST_COMPLETIONS, FIRST_PROMPTS
-from mse_lab.mse.regret import TOLERANCE
+from mse_lab.mse.rule import TOLERANCE
+from mse_lab.mse.samples import Samples
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
-from mse_lab.report.advice_files import advise_sampled_run, as_run
+from mse_lab.report.advice_files import advise_samples
 from mse_lab.report.advice_report import headline
 from mse_lab.report.callback_log import log_numbers, log_of_rollouts
 from mse_lab.run import live_model
@@ -257,18 +259,24 @@ class MSECallback(TrainerCallback):
     ) -> None:
         """Report the numbers of a measurement; print its advice where that is new."""
         spec, ended = measurement
-        run = as_run(
-            spec.name, spec.probe, ended.prompts, ended.stopped, self._regret,
-            held=True, told=tuple(ended.warnings), setting=live_model.setting_of(args),
-        )  # fmt: skip
-        size, of_rollouts = args.num_generations, self._rollouts.measurement
-        advice = advise_sampled_run(run, ended.decision, (size,))
-        numbers = log_numbers(advice, run, size, live_model.step_size(args))
+        evidence = evidence_of_samples(
+            spec.name,
+            spec.probe,
+            Samples.of(ended.prompts),
+            live_model.setting_of(args),
+            live_model.question_of(args, self._regret),
+            ended.stopped,
+            len(spec.prompts),
+            warnings=ended.warnings,
+        )
+        of_rollouts = self._rollouts.measurement
+        advice = advise_samples(evidence)
+        numbers = log_numbers(advice, evidence)
         if of_rollouts:
             numbers["mse/steps"] = len(of_rollouts.steps)
         self.measured += 1
         self._unlogged = {**numbers, "mse/step": state.global_step}
-        said, count = (advice.verdict, advice.num_generations), run.completions
+        said, count = (advice.verdict, advice.num_generations), advice.completions
         if said != self._said:
             self._said, words = said, headline(advice)
             line = f"step {state.global_step}: {words} {count} were drawn."

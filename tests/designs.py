@@ -14,10 +14,10 @@ from itertools import product
 import numpy as np
 from scipy import optimize
 
-from mse_lab.mse.budget import mse_times_budget
+from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.regime import aggregate_place
-from mse_lab.mse.regret import COMPARED
+from mse_lab.mse.rule import COMPARED
 from populations import choose, population, tilt, with_gradient
 from simulated import DIMENSIONS, KINDS, Design, make_design
 from truths import Truth
@@ -326,7 +326,7 @@ def where_eight_costs(regret, of_grpo=False):
         if of_grpo:
             raises = regrets_of(design)[PRESENT] > regret
         else:
-            costs = Truth(design).own_costs(COMPARED, PRESENT)
+            costs = Truth(design).costs("grpo-std(eps=0.0001)", COMPARED, PRESENT)
             best = min(costs, key=costs.__getitem__)
             # Smaller groups are better where gradients differ more.
             raises = not (best < PRESENT and 1 / costs[best] - 1 > regret)

@@ -6,10 +6,15 @@ from functools import cache
 
 import numpy as np
 
-from mse_lab.mse.budget import Constants, Population
+from mse_lab.answers.advice_evidence import ask, evidence_of_samples
+from mse_lab.mse.constants import Constants, find_constants
+from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.laws import LAWS
-from mse_lab.mse.verdict import BUDGET
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.samples import Samples
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.training import DEFAULT
 from simulated import Design, analysed, make_design
 
 POPULATION, PROMPTS = 4000, 60
@@ -42,6 +47,28 @@ def with_gradient(design, gradient):
     return tilt(design, (gradient - design.gradient_PD) / variance[:, None])
 
 
+def table_of(measured, size=math.inf):
+    """The table of prompts of a run's pools, or of samples."""
+    make = PromptTable.of_samples if isinstance(measured, Samples) else PromptTable.of_pools
+    return make(measured, size=size)
+
+
+PROBE = parse_probe({"model": {"path": "none"}, "prompts": {"source": "none"}}, "probe")
+
+
+def evidence_of(samples, setting=DEFAULT, completions=0, name="few", level=0.95):
+    """Few completions of each prompt as evidence on a training."""
+    question = ask(setting, level, completions=completions)
+    return evidence_of_samples(
+        name, PROBE, samples, setting, question, "budget", samples.prompts
+    )
+
+
+def scaled(design, scale_P):
+    """Multiply the scores of each prompt."""
+    return replace(design, score_PCD=design.score_PCD * np.asarray(scale_P)[:, None, None])
+
+
 def choose(design, index):
     return Design(*(getattr(design, name)[index] for name in vars(design)))
 
@@ -70,16 +97,61 @@ def alike_prompts():
     return with_gradient(design, 0.2)
 
 
-class KnownPopulation(Population):
-    """A population whose constants are known exactly, whichever prompt is left out."""
+class _OneSample:
+    """All prompts alone, as samples of prompts: nothing is left out."""
+
+    def means(self, values_P):
+        return np.array([np.mean(values_P)])
+
+    def without_bias(self, ratio):
+        return ratio
+
+
+class ExactTable(PromptTable):
+    """The table of prompts that are all there are, from their exact moments."""
+
+    @classmethod
+    def of(cls, design):
+        gradient_PD, prompts = design.gradient_PD, design.prompts
+        return cls(
+            moments=design.moments(),
+            products_PP=without_diagonal(gradient_PD @ gradient_PD.T),
+            gradient_noise_P=np.zeros(prompts),
+            binary=set(np.unique(design.reward_PC)) <= {0, 1},
+            size=prompts,
+        )
+
+    @property
+    def prompt_samples(self):
+        return _OneSample()
+
+    def mean_products(self, left_P, right_P):
+        products_PP = self.products_PP + np.diag(self.gradient2_P)
+        return np.array([left_P @ products_PP @ right_P / self.prompts**2])
+
+    @property
+    def samples(self):
+        ones = np.ones(self.prompts)
+        pairs = self.mean_products(ones, ones)
+        return find_constants(
+            lambda moment: np.array([np.mean(moment(self.moments))]), pairs, math.inf
+        )
+
+
+class KnownTable(PromptTable):
+    """A table whose constants are known exactly, whichever prompt is left out."""
 
     def __init__(self, c1, c2, c3, vanilla=1.0, gradient2=1.0):
         figures = (c1, c2, c3, vanilla, 1.0, 1.0, gradient2)
         samples = Constants(*(np.array([figure]) for figure in figures))
-        self.__dict__ |= {"samples": samples, "effective_prompts": math.inf}
+        known = {"effective_prompts": math.inf, "size": math.inf, "bootstrap": None}
+        known |= {"products_PP": np.zeros((60, 60)), "halves": (), "binary": True}
+        self.__dict__ |= {"samples": samples, "half_samples": [], **known}
 
-    def statistic(self, figure):
-        return Statistic(float(figure(self.constants).item()), {}, {})
+    def statistic(self, figure, *others):
+        return Statistic(float(figure(self.constants, *others).item()), {}, {})
+
+    contributions = statistic
 
     def knows_c1(self, level):
         return self.constants.c1.item() > 0
@@ -91,7 +163,7 @@ def exact(design):
     return float(((design.gradient_PD - mean) ** 2).sum(-1).mean()), float(mean @ mean)
 
 
-def exact_mse(design, name, size, budget=BUDGET):
+def exact_mse(design, name, size, budget=1024):
     """MSE of N/G random prompts: the prompts' spread and the law of each, over N/G."""
     per_prompt = exact(design)[0] + LAWS[name](design.moments(), size).mean()
     return float(per_prompt * size / budget)

@@ -17,17 +17,16 @@ from mse_lab.answers import statements as s
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.evidence import judge_run
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
-from mse_lab.arrays import LARGEST, Floats
+from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator
-from mse_lab.mse.budget import Constants, mse_times_budget
+from mse_lab.mse.constants import Constants, mse_times_budget
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
+from mse_lab.mse.loss import Aim, Direction
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.own_loss import Aim, Direction
 from mse_lab.mse.regime import Place, Regime, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
-from mse_lab.mse.verdict import BUDGET
 from simulated import Design
 
 # A verdict is counted as an interval that holds 1, the truth being 0 where it is false.
@@ -121,17 +120,14 @@ class Truth:
         """N x MSE."""
         return float(mse_times_budget(name, self.constants, size).item())
 
-    def grpo_costs(self, sizes: Iterable[int], over: int) -> dict[int, float]:
-        """Completions that groups of GRPO-type take, over those of one size."""
-        return {size: self.cost(size) / self.cost(over) for size in sizes}
-
-    def own_costs(self, sizes: Iterable[int], over: int) -> dict[int, float]:
-        """Completions that groups of TRL's default loss take, over those of one size."""
-        base = self._own_aim(over)
-        return {size: self._own_aim(size).cost(base, BUDGET).item() for size in sizes}
-
-    def _own_aim(self, size: int) -> Aim:
-        return Aim(*map(np.atleast_1d, Aim.of(self.direction(TRL, size), size)))
+    def costs(
+        self, name: str, sizes: Iterable[int], over: int, completions: float = 0
+    ) -> dict[int, float]:
+        """Steps that groups of some sizes take at N completions each, over one size's."""
+        base = self.aim(name, over).cost(completions)
+        return {
+            size: (self.aim(name, size).cost(completions) / base).item() for size in sizes
+        }
 
     @cached_property
     def place(self) -> Place:
@@ -156,16 +152,17 @@ class Truth:
         estimator = TRL if name.startswith("grpo-std(eps=0.0001") else find_estimator(name)
         if not self.binary or find_law(estimator, size, binary=True) is None:
             return None
-        return Aim(*map(np.atleast_1d, Aim.of(self.direction(estimator, size), size)))
+        direction = self.direction(estimator, size)
+        return Aim(*map(np.atleast_1d, Aim.of(direction, self.constants, size)))
 
-    def alternative_cost(self, name: str, size: int, advice: Advice) -> float:
-        """Cost of another estimator over the first price's; NaN where unknown."""
+    def price(self, name: str, size: int, advice: Advice) -> float:
+        """Cost of an estimator over the first price's; NaN where unknown."""
         _, own, present, *_ = advice.prices[0]
         aim, base = self.aim(name, size), self.aim(own, present)
         if aim is None or base is None:
             return math.nan
-        cost = aim.cost(base, advice.budget).item()
-        return cost if cost < LARGEST else math.inf
+        steps = advice.completions_per_step or 0
+        return (aim.cost(steps) / base.cost(steps)).item()
 
     @property
     def prompts_rho(self) -> Floats:
@@ -214,7 +211,9 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
 
 def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
     """Everything that `advise` prints with an interval."""
-    best, constants = advice.recommended, truth.constants
+    constants, used = truth.constants, advice.setting.group_size
+    _, loss, *_ = advice.prices[0]
+    base = truth.aim(loss, used)
     for name in ("c1", "c2", "c3"):
         yield Told(name, "", getattr(advice, name), getattr(constants, name).item())
     for name in ("vanilla", "batch_mean", "best_constant"):
@@ -222,23 +221,25 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
         yield Told("constant baselines", name, told, getattr(constants, name).item())
     gradient2 = constants.gradient2.item()
     yield Told("||g||^2", "", advice.gradient2, gradient2)
-    yield Told("noise scale", "", advice.noise_scale, truth.cost(best) / gradient2)
+    scale = math.nan if base is None else (base.noise / base.signal).item()
+    yield Told("noise scale", "", advice.noise_scale, scale)
+    for row in advice.progress:
+        if row.group_size == used and base is not None:
+            share = row.completions_per_step * gradient2
+            share /= base.cost(row.completions_per_step).item()
+            at = f"at N = {row.completions_per_step}"
+            yield Told("progress", at, row.progress, share)
     size = 1 + math.sqrt(constants.c3.item() / constants.c1.item())
     yield Told("G*", "", advice.best, size)
     gain = constants.vanilla.item() - constants.c2.item()
     beats = math.floor(1 + constants.c3.item() / gain) + 1 if gain > 0 else math.inf
     yield Told("beats vanilla from", "", advice.beats_vanilla_from, beats)
-    for row in advice.rows:
-        at, cost = f"at {row.group_size}", truth.cost(row.group_size)
-        yield Told("MSE at a budget", at, row.mse, cost / advice.budget)
-        if row.group_size != best:
-            yield Told("cost of a size", at, row.cost, cost / truth.cost(best))
-        if row.zero_variance and truth.binary:
-            share = truth.zero_variance(row.group_size)
-            yield Told("zero-variance groups", at, row.zero_variance, share)
-    for one in advice.alternatives:
-        true = truth.alternative_cost(one.estimator, one.group_size, advice)
-        yield Told("cost of an alternative", one.estimator, one.cost, true)
+    if advice.zero_variance and truth.binary:
+        share = truth.zero_variance(used)
+        yield Told("zero-variance groups", f"at {used}", advice.zero_variance, share)
+    for one in advice.prices[1:]:
+        true = truth.price(one.estimator, one.group_size, advice)
+        yield Told("price", one.estimator, one.cost, true)
     yield Told("b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline)
     yield Told("rho of the run", "", advice.regime.rho, truth.rho)
 

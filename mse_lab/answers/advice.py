@@ -1,128 +1,103 @@
-"""Advice: which group size to train with, from one run's pools.
+"""Advice: the verdict on a training's group size, with every number behind it.
 
-For B = N/G prompts drawn at random and G completions of each, by `mse_lab.mse.budget`,
+By `mse_lab.mse.constants` and `mse_lab.mse.progress`, for N completions a step, G of each
+of N/G prompts drawn at random,
 
-    GRPO-type            N MSE = c1 G + c2 + c3 / (G-1), least at G* = 1 + sqrt(c3/c1)
-    constant baseline b  N MSE = c1 G + E[(Z-b)^2 ||W||^2 - ||g||^2], least at G = 1
+    N MSE      c1 G + c2 + c3/(G-1) of GRPO-type, least at G* = 1 + sqrt(c3/c1)
+    ns         N MSE / ||g||^2, the noise scale in completions
+    progress   N / (N + ns) of what the true gradient would give
+    steps      in proportion to N + ns
 
-so GRPO-type beats vanilla from G = 1 + c3 / (c_vanilla - c2) on, or never. Completions are
-in proportion to N MSE: what has twice as much of it needs twice as many for the same MSE.
-MSE / ||g||^2 is the relative error of a gradient; N times it, the completions at which it
-is one, is the gradient noise scale of arXiv 1812.06162. Here ||g||^2 is that of the
-population's mean gradient, not of the run's fixed prompts.
+so GRPO-type beats vanilla from G = 1 + c3 / (c_vanilla - c2) on, or never. ||g||^2 is that
+of the population's mean gradient, not of the run's fixed prompts.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from mse_lab.answers.alternatives import (
-    Alternative,
-    Evidence,
-    Price,
-    Seconds,
-    Yardstick,
-    find_alternatives,
-    list_prices,
-)
-from mse_lab.answers.judged import UserSetting
+import numpy as np
+
+from mse_lab.answers.advice_evidence import Evidence, UserSetting
+from mse_lab.answers.prices import Price, PriceList
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
-from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse import progress
+from mse_lab.mse.constants import Constants
 from mse_lab.mse.intervals import Estimate, falling
+from mse_lab.mse.loss import Aim, find_aims
 from mse_lab.mse.regime import Regime
-from mse_lab.mse.regret import SIZES
-from mse_lab.mse.stopping import Stopped
-from mse_lab.mse.verdict import BUDGET, Needed, Verdict
+from mse_lab.mse.rule import Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
 from mse_lab.results.files import as_data
 
-# Where the curves are evaluated; every eighth is one of SIZES.
-CURVE_SIZES = tuple(2 ** (step / 8) for step in range(8, 65))
-
 # The fewest prompts whose gradients can be compared, and in how many rewards must differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
-RULED = ("verdict", "set_to", "saves", "at_most", "at_least", "own_loss")
-CURVES = ("grpo", "vanilla", "oracle", "best-constant")
+# Completions a step of the table of progress, beside the user's own.
+STEPS = (64, 256, 1024, 4096)
 
 
-class GroupSize(NamedTuple):
-    """One group size: its MSE at the budget, and what it costs.
+class Progress(NamedTuple):
+    """A row of the table of progress: what a step makes of the progress possible."""
 
-    `cost` is the number of completions for the same MSE, relative to the recommended size;
-    `zero_variance` is the share of groups whose rewards are all equal, None where the pools
-    have fewer completions than the group.
-    """
-
+    completions_per_step: int
     group_size: int
-    mse: Estimate
-    cost: Estimate
-    zero_variance: Estimate | None
+    progress: Estimate
+    steps: Estimate  # Steps with this size over those with the present one.
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What a run says about group sizes, every number with its interval over prompts."""
+    """What measured prompts say of a training, every number with its interval over prompts.
 
-    name: str  # The run's.
+    Fields are those of `advice.json`.
+    """
+
+    name: str  # The probe's.
     prompts: int
-    level: float
-    budget: int
-    held: bool  # Whether its built-in checks hold.
-    warnings: tuple[str, ...]  # What its reader should know, a sentence each.
+    population: int | None  # How many there are in all, if a set; None for a random sample.
+    level: float  # Coverage of intervals.
+    held: bool  # Whether the built-in checks hold.
+    warnings: tuple[str, ...]  # What a reader should know, a sentence each.
     law_only: bool  # Whether no replicate confirms the laws that this rests on.
-    # The constants above.
+    setting: UserSetting  # What the verdict is about.
+    completions_per_step: int | None  # N; None where it is unknown.
+    regret: float  # How much more than the best size is all right.
+    verdict: Verdict  # Whether to keep the group size in use.
+    set_to: int  # The size to type: the one in use unless the verdict is `change`.
+    of_loss: bool  # Whether this is about the user's own loss, else about GRPO-type.
+    steps_saved: Estimate | None  # Share of steps that it saves at N; None: not told.
+    saves: Estimate | None  # Share of completions for the same error: the limit of small N.
+    at_most: float  # How much more than the best size the one in use costs, at most,
+    at_least: float  # and at least.
+    progress: tuple[Progress, ...]  # At the present size, and at the one that is set.
+    noise_scale: Estimate  # The N at which half of the progress is made, present size.
+    learning_rate_factor: Estimate  # Of Adam, where the batch is halved; SGD's: its square.
+    prices: tuple[Price, ...]  # What the user could set, over what is set.
+    # N MSE = c1 G + c2 + c3/(G-1) of GRPO-type; c1 G + vanilla, and so on.
     c1: Estimate
     c2: Estimate
     c3: Estimate
     vanilla: Estimate
-    # As vanilla, for the baselines E[Z] and b*.
     batch_mean: Estimate
     best_constant: Estimate
-    gradient2: Estimate  # ||E g(X)||^2 of the population.
+    gradient2: Estimate  # ||E g(X)||^2.
     best: Estimate  # G*; infinite above where c1 is not significantly positive.
-    recommended: int  # By the rule of `regret.choose_size`.
-    # By how much more than the best size it costs at most, at the run's level of
-    # confidence; infinite where no bound is known.
-    regret: float
-    # Least and largest of the sizes that cost at most `near_regret` more.
-    near_best: tuple[int, int]
-    near_regret: float  # 5%, or `regret` in whole percents where that is more.
-    rows: tuple[GroupSize, ...]  # The sizes that were asked for, and the recommended one.
-    # Other estimators over random prompts, the cheapest first.
-    alternatives: tuple[Alternative, ...]
     # Smallest whole G at which GRPO-type has the smaller error; infinite for never.
     beats_vanilla_from: Estimate
     regime: Regime  # On which side of vanilla the run and its prompts are.
-    # MSE / ||g||^2 of GRPO-type at the budget and the recommended G.
-    relative_error: Estimate
-    noise_scale: Estimate  # The budget at which that is one.
-    setting: UserSetting  # What the verdict is about.
-    verdict: Verdict  # Whether to keep the group size in use.
-    set_to: int  # The size to type: the one in use unless the verdict is `change`.
-    saves: Estimate | None  # Share of completions that it saves; None where not told.
-    at_most: float  # How much more than the best size the one in use costs, at most,
-    at_least: float  # and at least.
-    own_loss: bool  # Whether these are costs of the user's loss, else of GRPO-type.
-    needed: Needed | None  # More would tell, where it is `cannot tell`.
-    prices: tuple[Price, ...]  # What the user could set, over what is set.
-    # Estimator -> MSE at the budget for each of CURVE_SIZES; to be drawn, and not kept.
-    curves: Mapping[str, tuple[Estimate, ...]] = field(default_factory=dict)
-    # How many were drawn; None for a finished run, like the next three fields.
-    completions: int | None = None
-    differentiated: int | None = None  # How many of them were differentiated.
+    zero_variance: Estimate | None  # Share of groups of equal rewards, present size.
+    mean_reward: float
+    needed: int | None = None  # Prompts at hand that hardly tell yet.
+    completions: int | None = None  # How many were drawn; None for a finished run.
+    differentiated: int | None = None
     stopped: Stopped | None = None  # Why no more were drawn.
-    # How many prompts there are in all, if they are a set; None for a random sample.
-    population: int | None = None
-    # Mean over the prompts; None in files of an earlier version.
-    mean_reward: float | None = None
 
     @property
     def num_generations(self) -> int:
-        """The group size to type, `set_to`, by TRL's name."""
+        """The size to set, under TRL's name."""
         return self.set_to
 
     @property
@@ -145,139 +120,141 @@ class Advice:
         """The upper end of the interval of G*; infinite where there is none."""
         return self.best.high
 
-    def row(self, group_size: int) -> GroupSize:
-        """Give the row of a size."""
-        return next(row for row in self.rows if row.group_size == group_size)
+    def progress_at(self, completions: int, group_size: int) -> Progress:
+        """Give a row of the table of progress."""
+        return next(row for row in self.progress if row[:2] == (completions, group_size))
 
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {
-            name: as_data(value)
-            for name, value in values.items()
-            if name != "curves" and (value is not None or name in ("saves", "needed"))
-        }
+        values["num_generations"] = self.num_generations
+        return {name: as_data(value) for name, value in values.items()}
 
 
-def beats_vanilla_from(population: Population, level: float) -> Estimate:
+def beats_vanilla_from(evidence: Evidence) -> Estimate:
     """Estimate the least whole G above 1 + c3 / (c_vanilla - c2), or infinity."""
 
     def gain(constants: Constants) -> Floats:
         return divide(constants.vanilla - constants.c2, constants.c3)
 
-    sizes = falling(population.estimate(gain, level), -1)
+    sizes = falling(evidence.table.estimate(gain, evidence.level), -1)
     return Estimate(*(end if math.isinf(end) else math.floor(1 + end) + 1 for end in sizes))
 
 
-def _cost(run: Evidence, size: int, over: int) -> Estimate:
-
-    def cost(constants: Constants) -> Floats:
-        mse, base = (mse_times_budget("grpo", constants, one) for one in (size, over))
-        return divide(mse, base)
-
-    return run.population.estimate_positive(cost, run.level)
-
-
-def noise_scale(run: Evidence, size: int) -> Estimate:
-    """N MSE / ||g||^2; without an upper end where ||g||^2 is not measurably positive."""
-
-    def inverse(constants: Constants) -> Floats:
-        return divide(constants.gradient2, mse_times_budget("grpo", constants, size))
-
-    return falling(run.population.estimate(inverse, run.level), -1)
-
-
-def _mse(run: Evidence, name: str, size: float, budget: float) -> Estimate:
-
-    def figure(constants: Constants) -> Floats:
-        return mse_times_budget(name, constants, size) / budget
-
-    return run.population.estimate_positive(figure, run.level)
-
-
-def _zero_variance(run: Evidence, size: int) -> Estimate | None:
-    if size > min(map(len, run.rewards)):
+def _zero_variance(evidence: Evidence, size: int) -> Estimate | None:
+    """Share of groups whose rewards are all equal; None beyond the completions at hand."""
+    if size > min(map(len, evidence.rewards)):
         return None
-    shares_P = zero_variance_shares(run.rewards, size)
-    name = f"zero variance at {size}"
-    return mean_share(shares_P, run.level, run.resamples, stream(run.seed, "advice", name))
+    shares_P = zero_variance_shares(evidence.rewards, size)
+    rng = stream(evidence.seed, "advice", f"zero variance at {size}")
+    return mean_share(shares_P, evidence.level, evidence.resamples, rng)
 
 
-def _refuse(run: Evidence) -> None:
-    if not run.sizes:
-        raise InputError("group_sizes = [1]: advice needs one of two or more")
-    pools = run.population.pools
-    prompts, varied = pools.prompts, int((pools.reward_variance_P > 0).sum())
-    if prompts < LEAST_PROMPTS:
-        what = f"{prompts} prompts: advice needs three or more; raise prompts.limit"
+def _refuse(evidence: Evidence) -> None:
+    table = evidence.table
+    if table.prompts < LEAST_PROMPTS:
+        what = f"{table.prompts} prompts: advice needs three or more; raise prompts.limit"
         raise InputError(what)
-    if not varied or math.isnan(run.best_group_size.value):
-        raise InputError("the rewards of a prompt are all equal: nothing to advise on")
-    if varied < LEAST_SIGNALS:
+    if table.varied < LEAST_SIGNALS:
         raise InputError(
-            f"rewards differ within {varied} of {prompts} prompts only: nothing to advise "
-            "on; measure more prompts, or some that the model gets right now and then"
+            f"rewards differ within {table.varied} of {table.prompts} prompts: nothing to "
+            "advise on; measure more prompts, or some that the model gets right now and "
+            "then"
         )
+    if math.isnan(evidence.best_group_size.value):
+        raise InputError("no price of a baseline is seen: nothing to advise on; take more")
 
 
-def advise(
-    run: Evidence,
-    sizes: Sequence[int] = SIZES,
-    budget: int = BUDGET,
-    seconds: Seconds | None = None,
-) -> Advice:
-    """Work out the advice from three prompts or more, taken as a random sample.
+def _constants(evidence: Evidence) -> dict[str, Estimate]:
+    """Estimate the constants; few completions do not tell a prompt's best baseline."""
+    found = evidence.table.estimates(evidence.level)
+    if evidence.drawn:
+        value = found["best_constant"].value
+        found["best_constant"] = Estimate(value, math.nan, math.nan)
+    return found
 
-    The group sizes, two or more each, are priced; errors are stated for `budget`
-    completions, and prices also in time where the `seconds` of a training are given.
+
+def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[Progress, ...]:
+    """Tabulate progress at some N, the user's own among them; the present size is first."""
+    own, table, level = int(evidence.question.completions), evidence.table, evidence.level
+    base = next(iter(aims.values()))
+
+    def row(completions: int, size: int, aim: Aim) -> Progress:
+        made = progress.progress(table, aim, completions, level)
+        steps = Estimate(1.0, 1.0, 1.0)
+        if aim is not base:
+            steps = progress.steps_ratio(table, aim, base, completions, level)
+        return Progress(completions, size, made, steps)
+
+    sizes = sorted({*STEPS, own} - {0})
+    return tuple(row(each, size, aim) for each in sizes for size, aim in aims.items())
+
+
+def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
+    """Shares of steps at N, and of completions, that the size to set saves, if told."""
+    ruling, question = evidence.ruling, evidence.question
+    if ruling.saves is None:
+        return None, None
+    if not question.completions:
+        return None, ruling.saves
+    if ruling.verdict == "keep":
+        return ruling.saves, ruling.saves
+    entry = question.estimator if ruling.of_loss and question.estimator else "grpo"
+    aims = find_aims(evidence.table, entry, [question.present, ruling.set_to])
+    top, base = (aims[size].cost(0.0) for size in (ruling.set_to, question.present))
+    ratio = progress.ratio_of_costs(evidence.table, top, base, evidence.level)
+    return ruling.saves, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
+
+
+def advise(evidence: Evidence) -> Advice:
+    """Work out the advice from three prompts or more.
+
+    Raises:
+        InputError: There are fewer, or no rewards differ.
     """
-    _refuse(run)
-    choice, recommended = run.choice, run.choice.size
-    scale = noise_scale(run, recommended)
-    yardstick, ruling = Yardstick(run, budget), run.ruling
-    alternatives = find_alternatives(yardstick)
-    asked = {ruling.best} if sizes == SIZES else {ruling.best, *sizes}
-    prices = list_prices(yardstick, alternatives, sorted(asked), seconds)
-    rows = (
-        GroupSize(
-            size,
-            _mse(run, "grpo", size, budget),
-            _cost(run, size, recommended),
-            _zero_variance(run, size),
-        )
-        for size in sorted({*sizes, recommended})
-    )
+    _refuse(evidence)
+    table, question, level = evidence.table, evidence.question, evidence.level
+    ruling, prices = evidence.ruling, PriceList(evidence)
+    aims = {question.present: prices.base}
+    if ruling.best != question.present:
+        entry = question.estimator if prices.of_loss and question.estimator else "grpo"
+        aims |= find_aims(table, entry, [ruling.best])
+    steps_saved, saves = _savings(evidence)
+    completions = int(question.completions)
+    halved = ((prices.base, 1.0), (prices.base, 0.5))
+    if completions:
+        halved = ((prices.base, completions), (prices.base, completions / 2))
+    drawn = evidence.drawn
     return Advice(
-        name=run.name,
-        prompts=run.population.pools.prompts,
-        level=run.level,
-        budget=budget,
-        held=run.held,
-        warnings=tuple(run.warnings),
-        law_only=run.law_only,
-        **dict[str, Any](run.constants),
-        best=run.best_group_size,
-        recommended=recommended,
-        regret=choice.regret,
-        near_best=choice.near_best,
-        near_regret=choice.near_regret,
-        rows=tuple(rows),
-        alternatives=alternatives,
-        setting=UserSetting.of(run.setting),
-        **{key: getattr(ruling, key) for key in RULED},
-        needed=run.needed,
-        prices=prices,
-        beats_vanilla_from=beats_vanilla_from(run.population, run.level),
-        regime=run.regime,
-        relative_error=Estimate(*(end / budget for end in scale)),
-        noise_scale=scale,
-        curves={
-            name: tuple(_mse(run, name, size, budget) for size in CURVE_SIZES)
-            for name in CURVES
-        },
-        completions=run.completions,
-        differentiated=run.differentiated,
-        stopped=run.stopped,
-        population=int(size) if (size := run.population.size) < math.inf else None,
-        mean_reward=sum(rewards.mean() for rewards in run.rewards) / len(run.rewards),
+        name=evidence.name,
+        prompts=table.prompts,
+        population=int(table.size) if table.size < math.inf else None,
+        level=level,
+        held=evidence.held,
+        warnings=tuple(evidence.warnings),
+        law_only=evidence.law_only,
+        setting=UserSetting.of(evidence.setting),
+        completions_per_step=completions or None,
+        regret=question.tolerance,
+        verdict=ruling.verdict,
+        set_to=ruling.set_to,
+        of_loss=ruling.of_loss,
+        steps_saved=steps_saved,
+        saves=saves,
+        at_most=ruling.at_most,
+        at_least=ruling.at_least,
+        progress=_progress(evidence, aims),
+        noise_scale=progress.noise_scale(table, prices.base, level),
+        learning_rate_factor=progress.step_size_ratio(table, *halved, level, adam=True),
+        prices=tuple(prices.rows()),
+        **_constants(evidence),
+        best=evidence.best_group_size,
+        beats_vanilla_from=beats_vanilla_from(evidence),
+        regime=evidence.regime,
+        zero_variance=_zero_variance(evidence, question.present),
+        mean_reward=float(np.mean([rewards.mean() for rewards in evidence.rewards])),
+        needed=evidence.needed,
+        completions=drawn.completions if drawn else None,
+        differentiated=drawn.differentiated if drawn else None,
+        stopped=drawn.stopped if drawn else None,
     )

@@ -46,7 +46,7 @@ from mse_lab.estimators import find_estimator
 from mse_lab.estimators.baselines import grpo
 from mse_lab.estimators.groups import Groups
 from mse_lab.formatting import number, percent, with_interval
-from mse_lab.mse.budget import mse_times_budget
+from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_samples import mean_over_prompts
@@ -191,7 +191,7 @@ def proposition_3(run: MeasuredRun) -> list[Case]:
     spread = f"c1 = {with_interval(run.constants['c1'])}."
     if run.law_only:
         return [_open(RANDOM_PROMPTS, f"{spread} {UNTESTED}")]
-    c1 = float(run.population.constants.nonnegative_c1.item())
+    c1 = float(run.table.constants.nonnegative_c1.item())
     remark = (
         f"{spread} That prompts drawn independently add c1/B is algebra, not evidence: "
         "tested is c2/G + c3/(G(G-1))."
@@ -416,7 +416,7 @@ def theorem_7(run: MeasuredRun) -> list[Case]:
 
 
 def _judge_best(run: MeasuredRun, shown: Number) -> list[Case]:
-    constants, sizes = run.population.constants, run.sizes
+    constants, sizes = run.table.constants, run.sizes
     best = sizes[int(np.argmin(mse_times_budget("grpo", constants, np.array(sizes))))]
     paper = float(np.sqrt(constants.c3.item() / constants.c1.item()))
     known = (f"{name} {with_interval(run.constants[name])}" for name in ("c1", "c2", "c3"))
@@ -440,7 +440,7 @@ def _set_against(run: MeasuredRun, best: int, size: int) -> Number:
 
     c1 is common to both sides, and held at its estimate.
     """
-    prompts, c1 = run.pools.prompts, float(run.population.constants.c1.item())
+    prompts, c1 = run.pools.prompts, float(run.table.constants.c1.item())
 
     def cost(one: int) -> Statistic:
         return run.mse_of("grpo", one) * (one * prompts) + Statistic(c1 * one, {}, {})

@@ -8,24 +8,16 @@ own; `population` is the distribution that these prompts are drawn from.
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-
-from mse_lab.answers.judged import Judged
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
-from mse_lab.mse.budget import Population
 from mse_lab.mse.curves import Point, measure_curves
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.own_loss import Bound
-from mse_lab.mse.regime import measure_norm_ratios
-from mse_lab.mse.regret import Choice, recommend, regret_bounds
+from mse_lab.mse.regime import Regime, find_regime, measure_norm_ratios
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.mse.verdict import bound_by_intervals
 from mse_lab.probe.schema import Probe
-from mse_lab.probe.training import Setting, find_setting
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks
 from mse_lab.results.finished_run import read_probe, read_result
@@ -35,7 +27,7 @@ from mse_lab.results.folder import ResultsFolder
 COMPARED = ("vanilla", "grpo", "oracle", "best-constant")
 
 
-class MeasuredRun(Judged, Analysis):
+class MeasuredRun(Analysis):
     """The analysis of one run, or of anybody's pools, with what several answers need."""
 
     @property
@@ -116,49 +108,25 @@ class MeasuredRun(Judged, Analysis):
         return (self.law_of("grpo", 2) - self.law_of("oracle", 2)) * 2
 
     @cached_property
-    def population(self) -> Population:
-        """What the prompts are drawn from, or all of; of three prompts or more.
-
-        A bootstrap draws prompts, of which there are no others where these are all.
-        """
-        if self.drawn_from == "these":
-            return Population(self.pools, size=self.pools.prompts)
-        return Population(self.pools, self.bootstrap)
-
-    @cached_property
     def constants(self) -> dict[str, Estimate]:
         """c1 to c3 and their like, by the names of `Constants`, with intervals."""
-        return self.population.estimates(self.level)
+        return self.table.estimates(self.level)
 
     @cached_property
-    def choice(self) -> Choice:
-        """The recommended group size, and what is known of its regret."""
-        bounds = regret_bounds(self.population, self.level)
-        return recommend(self.population, bounds, present=self.setting.group_size)
+    def regime(self) -> Regime:
+        """On which side of vanilla the prompts are; needs three."""
+        most = self.table.effective_prompts
+        return find_regime(self.moments, self.rho_P, self.binary, self.level, most)
 
-    @property
-    def spent(self) -> tuple[int, float]:
-        """Completions that were drawn; what they took is not kept."""
-        return sum(map(len, self.rewards)), 0.0
-
-    def bound(self, prompts: int | None = None) -> Bound:
-        """Bound ratios of costs by intervals."""
-        return bound_by_intervals(self.population, self.level, prompts)
-
-    # A finished run has all the completions that its probe asks for.
-    completions: ClassVar[None] = None
-    differentiated: ClassVar[None] = None
-    stopped: ClassVar[None] = None
+    @cached_property
+    def best_group_size(self) -> Estimate:
+        """G*; unknown where no reward varies."""
+        return self.table.best_group_size(self.level)
 
     @property
     def binary(self) -> bool:
         """Whether all rewards are 0 or 1."""
         return self.curves.binary
-
-    @property
-    def rewards(self) -> list[Floats]:
-        """Rewards of each prompt's completions, those of the reference too."""
-        return list(np.hstack([self.pools.reference_rewards_PN, self.pools.rewards_PN]))
 
     @cached_property
     def norm_ratios(self) -> Floats:
@@ -176,12 +144,6 @@ class FinishedRun(MeasuredRun):
     """A run that lies in a folder, with what else is known of it there."""
 
     folder: Path
-    asked: Setting | None = None  # The training that is judged; None for the probe's.
-
-    @cached_property
-    def setting(self) -> Setting:  # type: ignore[override]
-        """The training that is judged."""
-        return self.asked or find_setting(self.probe.training, self.probe)
 
     @property
     def where(self) -> str:
@@ -218,6 +180,6 @@ class FinishedRun(MeasuredRun):
         return ResultsFolder(self.folder).read("environment.json")
 
 
-def read_run(folder: Path, asked: Setting | None = None) -> FinishedRun:
-    """Read a finished run, and judge a training by it, by default the probe's."""
-    return FinishedRun(**vars(read_result(folder)), folder=folder, asked=asked)
+def read_run(folder: Path) -> FinishedRun:
+    """Read a finished run."""
+    return FinishedRun(**vars(read_result(folder)), folder=folder)

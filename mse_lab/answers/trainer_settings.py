@@ -46,7 +46,7 @@ def base_name(estimator: EstimatorEntry) -> str:
     return whole.partition("(")[0]
 
 
-def name_own(entry: EstimatorEntry | None) -> str:
+def name_estimator(entry: EstimatorEntry | None) -> str:
     """Name the estimator that a training computes; `unknown` if it is none of ours."""
     return "unknown" if entry is None else find_estimator(entry).name
 

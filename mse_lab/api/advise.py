@@ -4,7 +4,7 @@ import mse_lab
 tokens = {"max_new_tokens": 32}
 advice = mse_lab.advise(model, tokenizer, prompts, reward, sampling=tokens)
 print(advice)  # the screen of `mse-lab advise`
-advice.recommended, advice.near_best, advice.completions, advice.stopped
+advice.verdict, advice.set_to, advice.steps_saved, advice.completions, advice.stopped
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,15 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mse_lab.answers.advice_evidence import ask, evidence_of_samples
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
 from mse_lab.errors import InputError, is_count, is_share, shown
 from mse_lab.measurement.looks import COMPLETIONS
-from mse_lab.mse.regret import TOLERANCE
-from mse_lab.mse.verdict import Question, decide
+from mse_lab.mse.rule import TOLERANCE, decide
+from mse_lab.mse.samples import Samples
 from mse_lab.probe.schema import PromptPopulation
 from mse_lab.probe.training import read_training
-from mse_lab.report.advice_files import advise_sampled_run, as_run
+from mse_lab.report.advice_files import advise_samples
 from mse_lab.results.checks import none_failed
 
 
@@ -32,6 +33,7 @@ def advise(
     *,
     regret: float = TOLERANCE,
     budget: int | None = None,
+    completions_per_step: int | None = None,
     sampling: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
     interval: Mapping[str, Any] | None = None,
@@ -55,7 +57,8 @@ def advise(
         prompts: As in `measure`, in any order: they are chosen at random.
         reward: As in `measure`.
         regret: How much more than the best size the recommended one may cost.
-        budget: The most completions that are drawn in all; None for no limit.
+        budget: The most completions that are drawn in all; None for 8,192.
+        completions_per_step: N of the training, where `training` does not say it.
         sampling: `max_new_tokens` and `temperature`.
         training: As in `measure`: what the verdict is about.
         interval: `level` and `resamples`.
@@ -74,8 +77,10 @@ def advise(
     """
     if not is_share(regret):
         raise InputError(f"regret = {shown(regret)}: give a share such as 0.05")
-    if not (budget is None or is_count(budget)):
-        raise InputError(f"budget = {shown(budget)}: give a whole number, or None")
+    counts = {"budget": budget, "completions_per_step": completions_per_step}
+    for key, count in counts.items():
+        if not (count is None or is_count(count)):
+            raise InputError(f"{key} = {shown(count)}: give a whole number, or None")
     inputs = in_memory_inputs(
         "advise", model, tokenizer, prompts, reward, name, out,
         sampling=sampling, training=training, interval=interval,
@@ -86,12 +91,18 @@ def advise(
 
     setting = read_training(training)
     level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95
-    question = Question(setting.estimator, setting.group_size, regret, level)
+    question = ask(setting, level, regret, completions_per_step or 0)
     look = partial(decide, question=question, awaited=COMPLETIONS)
     spec, ended = sample_model(inputs, look, budget, shown=progress)
-    run = as_run(
-        spec.name, spec.probe, ended.prompts, ended.stopped, regret,
-        held=none_failed(ended.checks), told=tuple(ended.warnings),
-        size=spec.probe.prompts.population_size(len(spec.prompts)),
-    )  # fmt: skip
-    return Advice(**vars(advise_sampled_run(run, ended.decision)))
+    evidence = evidence_of_samples(
+        spec.name,
+        spec.probe,
+        Samples.of(ended.prompts),
+        setting,
+        question,
+        ended.stopped,
+        len(spec.prompts),
+        held=none_failed(ended.checks),
+        warnings=ended.warnings,
+    )
+    return Advice(**vars(advise_samples(evidence)))

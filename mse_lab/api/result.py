@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from mse_lab.answers import advice
+from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_run
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, nearest
 from mse_lab.probe.training import DEFAULT, Setting
@@ -27,18 +28,16 @@ class Advice(advice.Advice):
     Attributes:
         verdict: Whether to `keep` the group size in use, to `change` it, or `cannot tell`.
         setting: What that is about: `trainer`, `group_size`, `estimator`.
+        completions_per_step: N of that training; None where it is unknown.
         set_to: The group size to type; the one in use unless the verdict is `change`.
-        saves: The share of completions that it saves; None where that cannot be told.
+        steps_saved: The share of steps that it saves at N; None where not told.
+        saves: The share of completions for the same error, the limit of small N.
+        progress: At some N, the share of the progress possible that a step makes.
+        noise_scale: The N at which half of it is made, with the present size.
+        learning_rate_factor: By what to multiply Adam's if the batch is halved.
         prices: What could be set, over what is set.
-        recommended: A power of two that is near the best size, if there is one.
-        regret: How much more than the best size it costs at most.
         best: G*, the size of least gradient error; infinite above where c1 is not
             significantly positive.
-        near_best: Least and largest of the sizes that cost at most `near_regret` more.
-        rows: The requested sizes, with cost, MSE and zero-variance groups.
-        alternatives: Other estimators on random prompts, the cheapest first.
-        relative_error: MSE / ||g||^2 at `budget` completions and the recommended size.
-        noise_scale: The completions at which that is one.
         c1, c2, c3: N MSE = c1 G + c2 + c3/(G-1).
         regime: V, rho, b* and the line above which vanilla is worse than the oracle.
         completions, stopped: How many completions were drawn, and why no more; None for a
@@ -115,6 +114,14 @@ class Result(MeasuredRun):
 
         return claims_table(judge_run(self))
 
+    def evidence(self, completions_per_step: int = 0) -> Evidence:
+        """Take the prompts as evidence on the training `setting`."""
+        question = ask(self.setting, self.level, completions=completions_per_step)
+        held = none_failed(self.checks)
+        return evidence_of_run(
+            self, self.setting, question, held=held, warnings=self.warnings
+        )
+
     @cached_property
     def advice(self) -> Advice:
         """Which group size and baseline suit the model and prompts.
@@ -122,11 +129,15 @@ class Result(MeasuredRun):
         Raises:
             InputError: There are fewer than three prompts, or no rewards differ.
         """
-        return Advice(**vars(advice.advise(self)))
+        return self.advise()
 
-    def advise(self) -> Advice:
-        """Give the `advice`."""
-        return self.advice
+    def advise(self, completions_per_step: int = 0) -> Advice:
+        """Give the advice for a training of so many completions a step, if known.
+
+        Raises:
+            InputError: As for `advice`.
+        """
+        return Advice(**vars(advice.advise(self.evidence(completions_per_step))))
 
     def plot(self, kind: Literal["figure4", "advice", "phase"] = "figure4") -> "Figure":
         """Draw a figure of matplotlib: a notebook shows it, `savefig` writes it.
@@ -148,7 +159,7 @@ class Result(MeasuredRun):
         tables = Tables(self.name, self.mse, self.laws, self.prompts, held)
         composers = {
             "figure4": lambda: compose([tables]),
-            "advice": lambda: compose_advice(advice.advise(self)),
+            "advice": lambda: compose_advice(self.evidence()),
             "phase": lambda: compose_phase(
                 [as_dots(self.name, self.prompts, self.moments)]
             ),

@@ -63,9 +63,10 @@ def measure(arguments: Namespace, processes: Processes) -> int:
 def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print how a run ended, and its answer; other commands find the run by `name`."""
     from mse_lab.formatting import wrap
-    from mse_lab.report.advice_files import answer_lines, screen_width
-    from mse_lab.report.run_screen import describe_completions
+    from mse_lab.report.advice_files import screen_width
+    from mse_lab.report.run_screen import describe_completions, ratio_lines
     from mse_lab.results.checks import none_failed, summary
+    from mse_lab.results.finished_run import read_tables
 
     show_status()
     state = "finished before, left as it is (--fresh starts over)"
@@ -75,12 +76,12 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     lines = [
         *(describe_completions(outcome.diagnostics) if outcome.diagnostics else []),
         *(f"warning: {warning}" for warning in outcome.warnings),
-        *answer_lines(folder),
         *([outcome.wider] if outcome.wider else []),
         summary(outcome.checks),
     ]
     for line in lines:
         print(wrap(line, screen_width()))
-    print(f"next: {COMMAND_PREFIX} advise {name}, or report {name}")
+    print("\n".join(ratio_lines(read_tables(folder).mse)))
+    print(f"next: {COMMAND_PREFIX} figure {name}, advise {name} or report {name}")
     if not none_failed(outcome.checks):
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

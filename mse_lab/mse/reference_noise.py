@@ -94,17 +94,15 @@ def _degrees(terms_PN: Floats) -> float:
     return float(2 * total**2 / uncertainty) if uncertainty > 0 else float("inf")
 
 
+def product_spread(pools: Pools) -> Floats:
+    """Variance over completions of eps <W, rbar>, (P,)."""
+    residuals = pools.rewards_PN - pools.value_P[:, None]
+    return np.asarray((residuals * pools.products_PN).var(-1, ddof=1))
+
+
 def _gradient_variance(pools: Pools) -> Floats:
     """Variance of <r_A, r_B> to first order in the reference's noise, (P,)."""
-    residuals = pools.rewards_PN - pools.value_P[:, None]
-    spread = (residuals * pools.products_PN).var(-1, ddof=1)
-    return np.asarray(2 * spread / pools.reference_half)
-
-
-def gradient_noise(pools: Pools) -> Floats:
-    """Standard error of each prompt's <r_A, r_B> from the reference's noise, (P,)."""
-    both = covariance_square_trace(pools) / pools.reference_half**2
-    return np.sqrt(both + _gradient_variance(pools))
+    return 2 * product_spread(pools) / pools.reference_half
 
 
 def aggregate_norm2_error(pools: Pools) -> float:

@@ -221,7 +221,7 @@ def find_regime(
     """Find the regime of a run of two prompts or more.
 
     rho is NaN where a prompt has no right or no wrong completions; `most` bounds the
-    degrees of freedom, as `Population.effective_prompts`.
+    degrees of freedom, as `PromptTable.effective_prompts`.
     """
     value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
     share = _share(moments, level, most)

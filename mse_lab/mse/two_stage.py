@@ -30,10 +30,10 @@ import numpy as np
 from mse_lab.arrays import Floats
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.moments import Moments, completion_moments, pool_moments
+from mse_lab.mse.moments import Moments, completion_moments
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.reference_noise import covariance_square_trace
 from mse_lab.mse.samples import Samples
+from mse_lab.mse.whole_gradient import first_order_share, noise_of_pairs
 
 
 class Halves(NamedTuple):
@@ -57,7 +57,7 @@ def _split(weights: list[int]) -> list[list[int]]:
     return parts
 
 
-def _of_samples(samples: Samples) -> list[Halves]:
+def halves_of_samples(samples: Samples) -> list[Halves]:
     """Take a prompt's blocks in two parts; empty where one has a single block."""
     if min(map(len, samples.blocks)) < 2:
         return []
@@ -84,13 +84,13 @@ def _of_samples(samples: Samples) -> list[Halves]:
     ]
 
 
-def _of_pools(pools: Pools) -> list[Halves]:
+def halves_of_pools(pools: Pools, whole: Moments) -> list[Halves]:
     """Take half A with half of the replicates, and half B with the others.
 
-    ||g||^2 = <r_A, r_B> has no halves. It varies to first order by <r_A - r_B, rbar>, and
-    beside that, independently, by the square root of tr(Sigma^2) / n^2.
+    ||g||^2 by all completions has no halves. It varies to first order by <r_A - r_B, rbar>,
+    less as there are replicates beside the reference, and independently by its pairs.
     """
-    whole, each = pool_moments(pools), completion_moments(pools)
+    each = completion_moments(pools)
     middle, count = pools.rewards_PN.shape[-1] // 2, pools.reference_half
     sign_21 = np.array([[1.0], [-1.0]])
 
@@ -100,6 +100,7 @@ def _of_pools(pools: Pools) -> list[Halves]:
     rewards = pools.reference_rewards_PN.reshape(pools.prompts, 2, count).swapaxes(0, 1)
     products_P = without_diagonal(pools.between_PP).sum(1)
     moved_P = without_diagonal(pools.halves_PP).sum(1) / 2
+    own_P = math.sqrt(first_order_share(pools)) * np.diag(pools.halves_PP)
     first_order = replace(
         whole,
         norm2=by_half(each.norm2),
@@ -109,10 +110,9 @@ def _of_pools(pools: Pools) -> list[Halves]:
         variance=rewards.var(-1, ddof=1),
         value_variance=rewards.var(-1, ddof=1) / count,
         value_trials=count,
-        gradient2=whole.gradient2 + sign_21 * np.diag(pools.halves_PP),
+        gradient2=whole.gradient2 + sign_21 * own_P,
     )
-    rest_P = np.sqrt(covariance_square_trace(pools)) / count
-    rest = replace(whole, gradient2=whole.gradient2 + sign_21 * rest_P)
+    rest = replace(whole, gradient2=whole.gradient2 + sign_21 * noise_of_pairs(pools))
     return [
         Halves(first_order, products_P + sign_21 * moved_P, 0.25),
         Halves(rest, products_P + 0 * sign_21, 0.25),
@@ -124,7 +124,7 @@ C = TypeVar("C")
 
 
 def half_by_half(
-    measured: Pools | Samples,
+    found: Sequence[Halves],
     moments: Moments,
     products_P: Floats,
     evaluate: Callable[[Callable[[Moment], Floats], Floats], C],
@@ -132,18 +132,16 @@ def half_by_half(
     """Evaluate a function of means over prompts where one is measured by half.
 
     Args:
-        measured: The measurements of P prompts.
+        found: What each half of a prompt's completions says, by source of noise.
         moments: Their moments, by all completions.
         products_P: Sum over the other prompts of <g(x), g(x')>.
         evaluate: Takes what averages a moment, and the average product of two prompts.
 
     Returns:
         For each source of noise, values of all prompts as they are, then with each prompt
-        by its first half alone, then by its second, (1 + 2 P,); and w_0 w_1. Empty where
-        completions have no halves.
+        by its first half alone, then by its second, (1 + 2 P,); and w_0 w_1.
     """
     count = len(products_P)
-    found = _of_samples(measured) if isinstance(measured, Samples) else _of_pools(measured)
 
     def sums(whole_P: Floats, half_2P: Floats, times: int = 1) -> Floats:
         apart_2P = np.broadcast_to(half_2P, (2, count)) - whole_P

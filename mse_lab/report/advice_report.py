@@ -1,40 +1,264 @@
-"""The advice in words, the verdict first: a screen, the last lines of a run, a section."""
+"""The advice in words and tables: a headline, sentences and data frames, and the screen.
+
+The order is a reader's: what to do; what a step makes of the progress possible, and what a
+change saves; what other settings cost; what the answer rests on.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mse_lab.answers.advice import Advice
-from mse_lab.formatting import WIDTH, number, with_interval, wrap
-from mse_lab.report.verdict_report import (
-    lines_to_type,
-    price_table,
-    say_level,
-    say_setting,
-    say_stopped,
-    verdict_sentence,
+from mse_lab.answers.prices import Price
+from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name, settings_for
+from mse_lab.formatting import (
+    WIDTH,
+    number,
+    percent,
+    share,
+    table,
+    times,
+    with_interval,
+    wrap,
 )
+from mse_lab.mse.bounds import fewest_seen, rarest_seen
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.rule import Stopped
+from mse_lab.probe.trainers import TRAINERS
 
-BOUNDS_ONLY = (
-    "||g||^2 over random prompts is not significantly different from zero: group sizes can "
-    "be compared without it, errors relative to it and biased estimators cannot."
+# A bound of the regret from which on it says nothing.
+LARGE = 1.0
+
+# Why no more completions were drawn.
+STOPPED: Mapping[Stopped, str] = {
+    "regret": ": enough for a verdict",
+    "budget": ", and the budget is spent; a larger one narrows the answer",
+    "exhausted": ", and there are no more; further prompts narrow the answer",
+}
+
+# In each population of `tests/benchmarks/levels.py` whose kinds are seen.
+LEVEL = 0.95
+OF_SAMPLES = (
+    "Holds at {level:.0%} confidence if no kind of prompts rarer than 1 in {rarest} makes "
+    "most of the difference between prompts' gradients: of {prompts} prompts drawn at "
+    "random none may be of it."
 )
-
-CAVEAT = (
-    "This minimises gradient error. Where the reward ignores the wording, training may "
-    "prefer a smaller G."
+OF_RUNS = (
+    "It is about all prompts like these, at {level:.0%} confidence, where no kind of them "
+    "rarer than 1 in {rarest} decides."
 )
-
+OF_A_SET = (
+    "All this is said of these {size} prompts alone (prompts.population = these), "
+    "{measured} measured"
+)
+OF_THE_OTHERS = (
+    ", if no kind of fewer than {fewest} prompts made most of the difference between "
+    "prompts' gradients: none of it may have been measured."
+)
+GRADIENT_UNKNOWN = (
+    "||g||^2 over random prompts is not significantly positive: steps saved lie between "
+    "none and those of the completions, and biased losses cannot be priced."
+)
 HOLDS = (
-    "Holds for the gradient at this checkpoint, used as it is (plain SGD), with scores "
-    "summed over tokens, for rewards and prompts like these. Trainers add batch rules."
+    "Holds for the gradient at this checkpoint, with scores summed over tokens, for "
+    "rewards and prompts like these, at the best step size of each group size."
 )
+
+
+def percent_up(bound: float) -> str:
+    """Write an upper bound of a share, rounded up to whole percents, at least one.
+
+    >>> percent_up(0.0312), percent_up(0.07), percent_up(0.0)
+    ('4%', '7%', '1%')
+    """
+    return f"{max(math.ceil(round(100 * bound, 6)), 1)}%"
+
+
+def display_name(name: str) -> str:
+    """Give the name by which readers know an estimator."""
+    return DISPLAY_NAMES.get(base_name(name), name)
+
+
+def size_name(advice: Advice) -> str:
+    """Name the trainer's setting of the group size, as it is spoken of."""
+    return TRAINERS[advice.setting.trainer].size.removeprefix("actor_rollout_ref.")
+
+
+def _unit(advice: Advice) -> str:
+    """What a cost is counted in."""
+    if advice.completions_per_step is None:
+        return "completions for the same error"
+    return f"steps at your {advice.completions_per_step:,} completions each"
+
+
+def _of_whom(advice: Advice) -> str:
+    if advice.of_loss:
+        return ""
+    return " This is about GRPO-type's error: your loss is not known at these sizes."
+
+
+def _keep(advice: Advice) -> str:
+    unit, most = _unit(advice), "no size needs far fewer"
+    if math.isfinite(advice.at_most):
+        most = f"it needs at most {percent_up(advice.at_most)} more"
+        unit += " than the best"
+    return f"Keep {size_name(advice)} = {advice.set_to}: {most} {unit}.{_of_whom(advice)}"
+
+
+def _change(advice: Advice) -> str:
+    saved = advice.steps_saved or advice.saves
+    text = f"Set {size_name(advice)} = {advice.set_to}: "
+    if saved is None:
+        return f"{text}it needs fewer {_unit(advice)}.{_of_whom(advice)}"
+    some = percent(saved)
+    if advice.completions_per_step is None:
+        some = f"at most {some}"
+    return f"{text}it saves {some} of the {_unit(advice)}.{_of_whom(advice)}"
+
+
+def _cannot_tell(advice: Advice) -> str:
+    present = f"{size_name(advice)} = {advice.setting.group_size}"
+    text = f"Cannot tell whether {present} is all right: "
+    if advice.at_most > LARGE:
+        text += f"nothing bounds what a change could save of the {_unit(advice)}."
+    else:
+        most = percent_up(1 - 1 / (1 + advice.at_most))
+        text += f"a change could save at most {most} of the {_unit(advice)}."
+    if advice.at_least > advice.regret:
+        text += f" Some change saves at least {share(1 - 1 / (1 + advice.at_least))}."
+    if advice.needed:
+        prompts = float(f"{advice.needed:.2g}")
+        text += f" To tell takes more than {prompts:,.0f} prompts."
+    elif advice.completions is not None:
+        text += " The prompts at hand would hardly tell."
+    return text + _of_whom(advice)
 
 
 def headline(advice: Advice) -> str:
     """Say in a sentence or two what to do, and with which confidence."""
     if not advice.held:
         return "No advice: a built-in check of this run FAILED; checks.json says which."
-    return verdict_sentence(advice)
+    forms = {"keep": _keep, "change": _change, "cannot tell": _cannot_tell}
+    return forms[advice.verdict](advice)
+
+
+def say_setting(advice: Advice) -> str:
+    """Say what the verdict is about, and what it leaves out."""
+    setting = advice.setting
+    title = TRAINERS[setting.trainer].title
+    given = "" if setting.given else "'s defaults (others: --config, --training)"
+    named = setting.named.replace("actor_rollout_ref.", "")
+    text = f"Judged: {title}{given}: {named}."
+    if setting.uncounted:
+        text += f" Not allowed for: {', '.join(setting.uncounted)}."
+    return text
+
+
+def say_drawn(advice: Advice) -> str:
+    """Say how few completions the advice rests on, and why there are no more."""
+    if advice.stopped is None:
+        return ""
+    return (
+        f"{advice.completions:,} completions of {advice.prompts} prompts were drawn, "
+        f"{advice.differentiated:,} differentiated{STOPPED[advice.stopped]}."
+    )
+
+
+def say_level(advice: Advice) -> str:
+    """Say of which prompts the verdict is true."""
+    if advice.population is not None:
+        words = OF_A_SET.format(size=advice.population, measured=_measured(advice))
+        fewest = fewest_seen(advice.prompts, advice.population)
+        return words + (OF_THE_OTHERS.format(fewest=fewest) if fewest > 1 else ".")
+    sampled = advice.stopped is not None
+    rarest = rarest_seen(advice.prompts, looked=sampled)
+    form = OF_SAMPLES if sampled else OF_RUNS
+    return form.format(level=advice.level, rarest=rarest, prompts=advice.prompts)
+
+
+def _measured(advice: Advice) -> str:
+    return "all" if advice.prompts == advice.population else str(advice.prompts)
+
+
+def say_noise(advice: Advice) -> str:
+    """Say at which batch half of the progress is made, and how the step size follows."""
+    size = advice.setting.group_size
+    scale = with_interval(advice.noise_scale)
+    adam, sgd = (number(advice.learning_rate_factor.value**power, 2) for power in (1, 2))
+    at = advice.completions_per_step
+    batch = f"your {at:,} completions" if at else "a small batch"
+    return (
+        f"Half of the progress possible is made at {scale} completions a step "
+        f"(G = {size}). If you halve {batch}, multiply Adam's learning rate by {adam}, "
+        f"SGD's by {sgd}."
+    )
+
+
+def progress_table(advice: Advice) -> list[str]:
+    """Tabulate a step's share of the progress possible, and the steps a change saves."""
+    sizes = list(dict.fromkeys(row.group_size for row in advice.progress))
+    heads = ["Completions a step", *(f"progress, G = {size}" for size in sizes)]
+    heads += ["steps saved"] if len(sizes) == 2 else []
+    rows = []
+    for completions in dict.fromkeys(row.completions_per_step for row in advice.progress):
+        yours = " (yours)" if completions == advice.completions_per_step else ""
+        found = [advice.progress_at(completions, size) for size in sizes]
+        cells = [f"  {completions:,}{yours}", *(percent(row.progress) for row in found)]
+        rows.append([*cells, _saved(found[1].steps)] if len(sizes) == 2 else cells)
+    return table(rows, heads).splitlines()
+
+
+def _saved(steps: Estimate) -> str:
+    """Write the share of steps that a size saves over the present one."""
+    value, low, high = steps
+    return percent((1 - value, 1 - high, 1 - low))
+
+
+# A row of the price list that costs so much as the cheapest before it says nothing new.
+NO_CHEAPER = 0.99
+
+
+def _label(advice: Advice, price: Price) -> str:
+    title = TRAINERS[advice.setting.trainer].title
+    name = f"{display_name(price.estimator)}, G = {price.group_size}"
+    whose = "yours: " if price.estimator == advice.setting.estimator else ""
+    return {
+        "present": f"{whose}{name}",
+        "same loss": f"the same, G = {price.group_size}",
+        "same trainer": f"best of {title}: {name}",
+        "any": f"best of all: {name}",
+    }[price.row]
+
+
+def shown_prices(advice: Advice) -> Iterator[Price]:
+    """Give the rows that say something new: a better one of the trainer, or of all."""
+    least = math.inf
+    for price in advice.prices:
+        if math.isnan(price.cost.value):
+            continue
+        other = price.row in ("same trainer", "any")
+        if other and not price.cost.value < NO_CHEAPER * least:
+            continue
+        least = min(least, price.cost.value)
+        yield price
+
+
+def price_table(advice: Advice) -> list[str]:
+    """Price what could be set over what is set, which is 1."""
+    rows = [
+        [f"  {_label(advice, price)}", "1" if price.row == "present" else times(price.cost)]
+        for price in shown_prices(advice)
+    ]
+    unit = _unit(advice)
+    heads = [f"{unit[0].upper()}{unit[1:]}", f"({advice.level:.0%} interval)"]
+    return table(rows, heads, "<<").splitlines()
+
+
+def lines_to_type(advice: Advice, width: int = 999) -> Iterator[str]:
+    """Give the settings of each row that is not the user's own loss."""
+    for price in shown_prices(advice):
+        if price.row in ("same trainer", "any"):
+            line = settings_for(advice.setting.trainer, price.estimator, price.group_size)
+            yield wrap(f"  {display_name(price.estimator)}: {line}", width, 4)
 
 
 def best_size(advice: Advice) -> str:
@@ -78,51 +302,39 @@ def say_regime(advice: Advice) -> str:
     return f"{name} is {with_interval(estimate)}, {side}. {_beats_vanilla(advice)}"
 
 
-def say_prompts(advice: Advice) -> str:
-    """Say on which side of vanilla its prompts are."""
-    regime = advice.regime
-    pays = f"seems to pay on {regime.vanilla_worse} of {regime.prompts} prompts"
-    rho = f"; median rho {number(regime.median_rho)}" if regime.binary else ""
-    return f"Taken singly, GRPO-type's baseline {pays}{rho}."
+def say_best(advice: Advice) -> str:
+    """Say the size of least error, and why there is no upper end where there is none."""
+    more = f" (more than these {advice.prompts} prompts would bound it)"
+    return f"Least error at G* = {best_size(advice)}{more if advice.unbounded else ''}."
 
 
 def sentences(advice: Advice) -> list[str]:
     """Say what to do and what it rests on, the verdict first."""
-    parts = [headline(advice), say_setting(advice), say_stopped(advice), CAVEAT]
+    parts = [headline(advice), say_setting(advice), say_drawn(advice)]
     return [sentence for sentence in parts if sentence]
 
 
 def warnings_of(advice: Advice) -> list[str]:
     """Give the warnings that come before the advice, a sentence each."""
-    if math.isinf(advice.noise_scale.high):
-        return [BOUNDS_ONLY, *advice.warnings]
+    if advice.gradient2.low <= 0:
+        return [GRADIENT_UNKNOWN, *advice.warnings]
     return list(advice.warnings)
 
 
-def error_name(advice: Advice) -> str:
-    """Name the relative error of the advice."""
-    return f"MSE/||g||^2 at N = {advice.budget}, G = {advice.recommended}"
-
-
 def advice_text(advice: Advice, width: int = WIDTH) -> str:
-    """Say the advice on one screen.
-
-    Where a built-in check failed, say only that.
-    """
+    """Say the advice on one screen; where a built-in check failed only that."""
+    warnings = [wrap(f"warning: {text}", width) for text in warnings_of(advice)]
     if not advice.held:
-        warnings = [f"warning: {warning}" for warning in advice.warnings]
-        failed = [wrap(text, width) for text in (headline(advice), *warnings)]
-        return "".join(f"{line}\n" for line in failed)
-    error = f"{error_name(advice)}: {with_interval(advice.relative_error)}"
-    more = f" (more than these {advice.prompts} prompts would bound it)"
-    best = f"G* = {best_size(advice)}{more if advice.unbounded else ''}"
-    about = [say_regime(advice), f"{best}; {error}", say_level(advice)]
+        return "".join(f"{line}\n" for line in (wrap(headline(advice), width), *warnings))
+    about = [say_regime(advice), say_best(advice), say_level(advice)]
     lines = [
-        *(wrap(f"warning: {text}", width) for text in warnings_of(advice)),
         *(wrap(text, width) for text in sentences(advice)),
+        *progress_table(advice),
+        wrap(say_noise(advice), width),
         *(wrap(text, width, 4) for text in price_table(advice)),
         *lines_to_type(advice, width),
         *(wrap(text, width) for text in about if text),
+        *warnings,
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -130,8 +342,6 @@ def advice_text(advice: Advice, width: int = WIDTH) -> str:
 def answer(advice: Advice) -> Iterator[str]:
     """Say the advice in the few lines that a run ends with."""
     yield headline(advice)
-    if not advice.held:
-        return
-    yield say_setting(advice)
-    yield from price_table(advice)
-    yield f"{error_name(advice)}: {with_interval(advice.relative_error)}"
+    if advice.held:
+        yield say_setting(advice)
+        yield from price_table(advice)

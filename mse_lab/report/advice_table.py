@@ -5,35 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mse_lab.answers.advice import Advice
-from mse_lab.arrays import divide
 from mse_lab.formatting import NONE, WIDTH, number, share, table, wrap
 from mse_lab.report.advice_files import json_values
 from mse_lab.report.advice_report import best_size
 
 # An advice, or why there is none, by the step or the folder that it is of.
 Advices = Mapping[str, Advice | str]
-
-
-def progress(advice: Advice, completions: int) -> float:
-    """Progress of a step at the size in use, as a share of what the true gradient makes.
-
-    1 / (1 + MSE / ||g||^2), for a step of so many completions at its best length.
-    """
-    size, c1 = advice.setting.group_size, max(advice.c1.value, 0.0)
-    rest = advice.vanilla.value
-    if size > 1:
-        rest = advice.c2.value + advice.c3.value / (size - 1)
-    signal = completions * max(advice.gradient2.value, 0.0)
-    return float(divide(signal, signal + c1 * size + rest))
-
-
-def say_progress(advice: Advice, completions: int) -> str:
-    """Say the progress of a step of so many completions in a line."""
-    made, size = share(progress(advice, completions)), advice.setting.group_size
-    return (
-        f"A step of {completions:,} completions at G = {size} makes {made} of the "
-        "progress that the true gradient would."
-    )
 
 
 def _verdict(advice: Advice) -> str:
@@ -46,15 +23,20 @@ def _verdict(advice: Advice) -> str:
 def _row(label: str, advice: Advice | str, completions: int | None) -> list[str]:
     if isinstance(advice, str):
         return [label, NONE, NONE, *[NONE] * (completions is not None), "no advice"]
-    made = [] if completions is None else [share(progress(advice, completions))]
+    made = []
+    if completions is not None:
+        row = advice.progress_at(completions, advice.setting.group_size)
+        made = [share(row.progress.value)]
     reward, best = number(advice.mean_reward), best_size(advice)
     return [label, reward, best, *made, _verdict(advice)]
 
 
-def advice_lines(
-    what: str, advices: Advices, completions: int | None, width: int = WIDTH
-) -> str:
+def advice_lines(what: str, advices: Advices, width: int = WIDTH) -> str:
     """Lay out a line for each advice, headed by `what`; then why others are none."""
+    steps = {
+        one.completions_per_step for one in advices.values() if not isinstance(one, str)
+    }
+    completions = steps.pop() if len(steps) == 1 else None
     made = [] if completions is None else [f"progress at N = {completions:,}"]
     heads = [what, "reward", "G*", *made, "verdict"]
     rows = [_row(*item, completions) for item in advices.items()]

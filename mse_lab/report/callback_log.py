@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mse_lab.answers.advice import Advice, GroupSize
-from mse_lab.answers.sampled_run import SampledRun
+from mse_lab.answers.advice import Advice
+from mse_lab.answers.advice_evidence import Evidence
 from mse_lab.mse.zero_variance import fit_beta_binomial
 from mse_lab.results.tables import columns_of
 
@@ -14,36 +14,30 @@ from mse_lab.results.tables import columns_of
 BEYOND = 4
 
 
-def zero_variance(used: GroupSize, run: SampledRun) -> float:
+def zero_variance(advice: Advice, evidence: Evidence) -> float:
     """Share of zero-variance groups; by a Beta law where groups are larger than drawn."""
-    if used.zero_variance is not None:
-        return used.zero_variance.value
-    sizes_P = np.array([len(rewards) for rewards in run.rewards])
-    if not run.binary or used.group_size > BEYOND * sizes_P.min():
+    if advice.zero_variance is not None:
+        return advice.zero_variance.value
+    sizes_P = np.array([len(rewards) for rewards in evidence.rewards])
+    size = advice.setting.group_size
+    if not evidence.table.binary or size > BEYOND * sizes_P.min():
         return math.nan
-    right_P = np.array([int(rewards.sum()) for rewards in run.rewards])
+    right_P = np.array([int(rewards.sum()) for rewards in evidence.rewards])
     law = fit_beta_binomial(right_P, sizes_P, np.ones(len(sizes_P)))
-    return law.zero_variance(used.group_size)
+    return law.zero_variance(size)
 
 
-def log_numbers(
-    advice: Advice, run: SampledRun, size: int, step_size: int
-) -> dict[str, float]:
-    """Name the numbers to log; unknown ones are left out.
-
-    `size` is G in use, `step_size` the completions of one step of the optimiser.
-    """
-    used = advice.row(size)
-    least = min(mse.value for mse in (*advice.curves["grpo"], used.mse))
-    scale = advice.noise_scale.value * used.cost.value
+def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
+    """Name the numbers to log; unknown ones are left out."""
+    size, steps = advice.setting.group_size, advice.completions_per_step
     numbers = {
         **columns_of("best_group_size", advice.best),
-        "cost_at_G": used.mse.value / least,
-        "relative_error": scale / step_size,
-        "noise_scale": scale,
-        "zero_variance_groups": zero_variance(used, run),
+        "progress": advice.progress_at(steps, size).progress.value if steps else None,
+        "steps_saved": advice.steps_saved.value if advice.steps_saved else None,
+        "noise_scale": advice.noise_scale.value,
+        "zero_variance_groups": zero_variance(advice, evidence),
         "rho": advice.regime.rho.value,
-        "value": np.mean([rewards.mean() for rewards in run.rewards]),
+        "value": advice.mean_reward,
     }
     return {
         f"mse/{name}": float(value)
@@ -53,7 +47,12 @@ def log_numbers(
 
 
 def log_of_rollouts(
-    words: str, steps: Sequence[int], count: int, sizes: Sequence[int], *, engine: bool
+    words: str,
+    steps: Sequence[int],
+    count: int | None,
+    sizes: Sequence[int],
+    *,
+    engine: bool,
 ) -> str:
     """Say an advice with the steps whose rollouts it rests on, and who drew them.
 

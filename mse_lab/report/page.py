@@ -16,11 +16,13 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import Advice, advise
+from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_run
 from mse_lab.answers.evidence import judge_runs
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.errors import InputError
 from mse_lab.formatting import NONE, number, with_interval
 from mse_lab.probe.probe_files import flatten
+from mse_lab.probe.training import find_setting
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import headline, warnings_of
 from mse_lab.report.drawing import figure_bytes
@@ -61,12 +63,19 @@ def side_by_side(columns: Mapping[str, Mapping[str, str]]) -> Markup:
     return lay_out_table(pd.DataFrame(columns).reindex([*names]).fillna(NONE))
 
 
+def _evidence(run: FinishedRun) -> Evidence:
+    """Take a run as evidence on its probe's training."""
+    setting = find_setting(run.probe.training, run.probe)
+    question = ask(setting, run.level)
+    return evidence_of_run(run, setting, question, held=run.held, warnings=run.warnings)
+
+
 def _advise(run: FinishedRun) -> Advice | str:
     """Work out the advice, or say why there is none."""
     if not run.held:
         return "No advice: a built-in check FAILED."
     try:
-        return advise(run)
+        return advise(_evidence(run))
     except InputError as error:
         return f"No advice: {error}."
 
@@ -82,11 +91,12 @@ def _facts(run: FinishedRun, advice: Advice | str) -> dict[str, str]:
     pool = run.probe.pool
     facts = {"Errors by": "exact law only, no replicates"} if run.law_only else {}
     if isinstance(advice, Advice):
-        error = f"MSE / ||g||² of a step of {advice.budget:,} completions"
+        size = advice.setting.group_size
         facts |= {
             "Best group size G*": with_interval(advice.best),
-            error: with_interval(advice.relative_error),
-            "Completions at which that is one": with_interval(advice.noise_scale),
+            f"Completions a step at which MSE / ||g||² is one, G = {size}": with_interval(
+                advice.noise_scale
+            ),
         }
     return {
         "Model": run.probe.model.path,
@@ -144,7 +154,7 @@ def compose_page(runs: Sequence[FinishedRun]) -> str:
         facts=side_by_side({run.name: _facts(run, advice) for run, advice in pairs}),
         figure_4=draw_image(partial(compose, tables), "MSE against group size"),
         steps=[
-            draw_image(partial(compose_advice, advice), f"MSE of a step, {run.name}")
+            draw_image(partial(compose_advice, _evidence(run)), f"N MSE, {run.name}")
             for run, advice in pairs
             if isinstance(advice, Advice)
         ],

@@ -1,6 +1,8 @@
 """What the completions of a run are like, in the lines of its end."""
 
-from mse_lab.formatting import number, share
+import pandas as pd
+
+from mse_lab.formatting import NONE, number, share, table, with_interval
 from mse_lab.mse.mismatch import Mismatch
 from mse_lab.results.diagnostics import Diagnostics
 
@@ -31,3 +33,23 @@ def say_mismatch(mismatch: Mismatch) -> str:
         f"policy (KL); ESS {share(mismatch.effective, 3)} of "
         f"{mismatch.completions:,} completions"
     )
+
+
+def ratio_lines(mse: pd.DataFrame) -> list[str]:
+    """Tabulate each estimator's MSE over the oracle's, by group size, from `mse.csv`."""
+    sizes = sorted(mse["group_size"].unique())
+    rows = []
+    for name, part in mse.groupby("estimator", sort=False):
+        by_size = part.set_index("group_size")
+        columns = ["ratio", "ratio_low", "ratio_high"]
+        known = (
+            by_size.loc[size, columns] if size in by_size.index else None for size in sizes
+        )
+        cells = (NONE if row is None else with_interval(tuple(row)) for row in known)
+        if name != "oracle":
+            rows.append([f"  {name}", *cells])
+    if not rows:
+        return []
+    return table(
+        rows, ["MSE over the oracle's", *(f"G = {size}" for size in sizes)]
+    ).splitlines()

@@ -11,6 +11,7 @@ from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.mse.bootstrap import Bootstrap
 from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, Probe, PromptPopulation
@@ -60,6 +61,16 @@ class Analysis:
     def bootstrap(self) -> Bootstrap | None:
         """The bootstrap that gives the intervals; None for the closed form."""
         return Bootstrap(self.resamples, self.seed) if self.method == "bootstrap" else None
+
+    @cached_property
+    def table(self) -> PromptTable:
+        """The prompts, drawn from a distribution or all that there are; three or more.
+
+        A bootstrap draws prompts, of which there are no others where these are all.
+        """
+        if self.drawn_from == "these":
+            return PromptTable.of_pools(self.pools, size=self.pools.prompts)
+        return PromptTable.of_pools(self.pools, bootstrap=self.bootstrap)
 
     @cached_property
     def curves(self) -> Curves:

@@ -134,7 +134,7 @@ _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 
 # What other commands make of a finished run.
 MADE = (
-    *("advice.json", "advice.csv", "claims.csv", "report.html"),
+    *("advice.json", "claims.csv", "report.html"),
     *(
         f"{name}{suffix}"
         for name in ("advice", "figure4", "phase")
@@ -167,7 +167,6 @@ BEGINNINGS = {
     "checkpoint.json": rb'\{\s*"model": "([a-z0-9-]+:)?[0-9a-f]*"',
     MANIFEST: rb'\{\s*"[\w.-]+": "[0-9a-f]{64}"',
     "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
-    "advice.csv": rb"group_size,budget,",
     "claims.csv": rb"statement,kind,run,",
 }
 

@@ -1,7 +1,7 @@
 """Measure a probe until its answer is known: sample look by look, until one says stop.
 
 `measurement/looks.py` says how many prompts and completions each look has,
-`mse/stopping.py` what a look decides.
+`mse/rule.py` what a look decides.
 """
 
 import json
@@ -16,9 +16,10 @@ from mse_lab.estimators.groups import is_binary
 from mse_lab.measurement.looks import MOST_SCORED, Look, looks
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.rule import Decision, Stopped
 from mse_lab.mse.samples import Blocks
-from mse_lab.mse.stopping import Stopped
-from mse_lab.mse.verdict import Decision
+from mse_lab.mse.samples import Samples as TakenSamples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
@@ -27,9 +28,8 @@ from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.progress import AdviceProgress, advice_progress
 from mse_lab.run.samples import KeptSamples, Samples
 
-BUDGET: Stopped = "budget"
-EXHAUSTED: Stopped = "exhausted"
-WIDTH: Stopped = "width"
+# The most completions that are drawn where nobody says how many.
+DEFAULT_BUDGET = 8192
 
 # Completions of a block, whose products with one another are all needed.
 LARGEST_BLOCK = sum(MOST_SCORED)
@@ -41,9 +41,8 @@ EXAMPLES = 3
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 
-# Says after each look what is known, and whether to stop. It also takes the `size` of a set
-# that the prompts are all of.
-Decide = Callable[..., Decision]
+# Says after each look what is known, and whether to stop.
+Decide = Callable[[PromptTable], Decision]
 
 
 class Sampling(NamedTuple):
@@ -130,6 +129,8 @@ class _Looks:
     """What the looks have given so far, in the process that looks."""
 
     def __init__(self, samples: Samples, decide: Decide, line: AdviceProgress) -> None:
+        prompts = samples.subject.probe.prompts
+        self._size = prompts.population_size(len(samples.order))
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
         self.warnings: tuple[str, ...] = ()
@@ -137,8 +138,8 @@ class _Looks:
         self._samples, self._decide, self._line = samples, decide, line
         self._told = False  # Whether completions of equal rewards were shown.
 
-    def at(self, look: Look) -> Stopped | None:
-        """Look; return why to stop, or None to go on."""
+    def at(self, look: Look) -> bool:
+        """Look; return whether to stop."""
         sampled = self._samples.read(look)
         subject = self._samples.subject
         dtype = subject.probe.model.dtype
@@ -155,10 +156,11 @@ class _Looks:
         if not differ and not self._told:
             self._line.tell(partial(_first_completions, self._samples, sampled))
             self._told = True
-        self.decision = self._decide(self.prompts) if differ >= LEAST_SIGNALS else None
-        if self.decision is None:
+        if differ < LEAST_SIGNALS:
             self._line.say(look, f"rewards differ within {differ} so far")
-            return None
+            return False
+        table = PromptTable.of_samples(TakenSamples.of(self.prompts), self._size)
+        self.decision = self._decide(table)
         self._line.say(look, self.decision.words)
         return self.decision.stop
 
@@ -170,20 +172,15 @@ def sample_until(
 
     All processes call this and sample; the first one looks.
     """
-    count = len(samples.order)
-    size = samples.subject.probe.prompts.population_size(count)
-    seen = _Looks(samples, partial(decide, size=size) if size == count else decide, line)
+    count, seen = len(samples.order), _Looks(samples, decide, line)
     line.tell(partial(first_prompt, samples.subject))
-    for look in looks(count, budget):
+    for look in looks(count, budget or DEFAULT_BUDGET):
         samples.measure(look, line.begin(look))
-        stop = samples.processes.agree(partial(seen.at, look))
-        if stop == WIDTH and look.prompts < count:
-            stop = None  # More prompts may still tell whether to keep the size.
-        if stop:
+        if stop := samples.processes.agree(partial(seen.at, look)):
             break
     # Without a stop the looks end where the next one would exceed the budget.
     *_, last = looks(count)
-    stopped = stop or (EXHAUSTED if look == last else BUDGET)
+    stopped: Stopped = "regret" if stop else "exhausted" if look == last else "budget"
     return Sampling(
         seen.prompts, look, stopped, seen.decision, seen.checks, warnings=seen.warnings
     )

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 from mse_lab.errors import InputError, shown
-from mse_lab.mse.verdict import Question, decide
+from mse_lab.mse.rule import Question, decide
 from mse_lab.policy.borrowed_model import is_part
 from mse_lab.probe.training import Setting, interpret
 from mse_lab.results.checks import Check, none_failed
@@ -106,9 +106,13 @@ def setting_of(args: Any) -> Setting:
 
 def decide_on(args: Any, regret: float, awaited: int = 0) -> Decide:
     """Ask whether the trainer's group size is all right; `awaited` as for `decide`."""
+    return partial(decide, question=question_of(args, regret), awaited=awaited)
+
+
+def question_of(args: Any, regret: float) -> Question:
+    """Ask about the trainer's group size, at the completions of one of its steps."""
     setting = setting_of(args)
-    question = Question(setting.estimator, setting.group_size, regret)
-    return partial(decide, question=question, awaited=awaited)
+    return Question(setting.estimator, setting.group_size, step_size(args), regret)
 
 
 def step_size(args: Any) -> int:

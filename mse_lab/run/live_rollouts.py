@@ -27,9 +27,9 @@ from mse_lab.measurement.sample import sample_pool
 from mse_lab.measurement.subject import Subject, make_subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
-from mse_lab.mse.samples import Blocks
-from mse_lab.mse.stopping import Stopped
-from mse_lab.mse.verdict import Decision
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.rule import Decision, Stopped
+from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.fingerprint import fingerprint_in_memory
@@ -39,11 +39,9 @@ from mse_lab.probe.streams import stream
 from mse_lab.probe.trainer_prompts import PROMPT, as_prompt_set
 from mse_lab.results.checks import ONE_PASS, check_alternative_samplers, check_scores
 from mse_lab.run.advise import (
-    BUDGET,
     LARGEST_BLOCK,
     LEAST_PROMPTS,
     LEAST_SIGNALS,
-    WIDTH,
     Decide,
     Sampling,
     rewards_differ,
@@ -106,11 +104,11 @@ class Measurement:
         prompts = self._prompts
         differ = sum(map(rewards_differ, prompts))
         enough = len(prompts) >= LEAST_PROMPTS and differ >= LEAST_SIGNALS
-        self._decision = self._decide(prompts) if enough else None
-        stopped = self._decision.stop if self._decision else None
-        # Further steps have further rollouts, which may tell.
-        stopped = None if stopped == WIDTH else stopped
-        return stopped or (BUDGET if spent else None)
+        if enough:
+            self._decision = self._decide(PromptTable.of_samples(Samples.of(prompts)))
+            if self._decision.stop:
+                return "regret"
+        return "budget" if spent else None
 
     def _end(self, stopped: Stopped, subject: Subject) -> Sampling:
         first, *_ = (block for blocks in self._sampled.values() for block in blocks)

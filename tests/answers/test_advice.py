@@ -11,17 +11,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice import CURVE_SIZES, advise, beats_vanilla_from
+from mse_lab.answers.advice import STEPS, advise, beats_vanilla_from
+from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
+from mse_lab.answers.prices import PriceList
 from mse_lab.errors import InputError
-from mse_lab.mse.budget import Population, mse_times_budget
+from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.regret import SIZES
-from mse_lab.mse.verdict import BUDGET
+from mse_lab.mse.loss import find_aims
+from mse_lab.mse.samples import Samples
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.training import DEFAULT
 from mse_lab.report.advice_files import restore_advice
 from mse_lab.results.files import write_json
 from populations import (
     POPULATION,
-    KnownPopulation,
+    ExactTable,
+    KnownTable,
     advise_on,
     brute_force,
     choose,
@@ -30,14 +35,21 @@ from populations import (
     exact_mse,
     population,
     sample,
+    table_of,
 )
 from simulated import analysed, make_design
 
 LEVEL = 0.95
+GRPO_4 = DEFAULT._replace(estimator="grpo", group_size=4)
 
 
 def standard_errors(estimate, truth):
     return abs(estimate.value - truth) / ((estimate.high - estimate.low) / (2 * 1.96))
+
+
+def evidence(pools, setting=DEFAULT, completions=0, **more):
+    run = analysed(pools, [2, 4, 8, 16], **more)
+    return evidence_of_run(run, setting, ask(setting, LEVEL, completions=completions))
 
 
 @pytest.mark.parametrize("size", [2, 4, 16])
@@ -56,82 +68,85 @@ def test_the_exact_mse_is_that_of_estimates_on_random_prompts(known, size):
 
 
 def test_finds_the_brute_force_optimum(known):
-    design, _, found = known
+    design, pools, _ = known
+    found = advise(evidence(pools, DEFAULT._replace(estimator="grpo", group_size=64)))
     best = found.best
     assert math.floor(best.low) <= brute_force(design) <= math.ceil(best.high)
     assert standard_errors(best, exact_best(design)) < 4
     assert best.high - best.low < 2
+    assert found.verdict == "change"
     least = exact_mse(design, "grpo", brute_force(design))
-    near = [size for size in SIZES if exact_mse(design, "grpo", size) <= 1.05 * least]
-    assert found.recommended == near[0]
+    assert exact_mse(design, "grpo", found.set_to) <= 1.05 * least
 
 
-def test_every_number_is_within_four_standard_errors_of_the_truth(known):
-    design, _, found = known
+@pytest.mark.parametrize("completions", [0, 256])
+def test_every_number_is_within_four_standard_errors_of_the_truth(known, completions):
+    design, pools, _ = known
+    found = advise(evidence(pools, GRPO_4, completions))
     moments, (between, gradient2) = design.moments(), exact(design)
-    size, best = found.recommended, moments.best_baseline
-    noise_scale = BUDGET * exact_mse(design, "grpo", size) / gradient2
-
+    scale = 1024 * exact_mse(design, "grpo", 4) / gradient2
     truths = {
         "c1": between,
         "c2": moments.trace_oracle.mean(),
         "c3": moments.zeta.mean(),
         "vanilla": moments.constant_baseline(0.0).mean(),
         "batch_mean": moments.constant_baseline(moments.value.mean()).mean(),
-        "best_constant": moments.constant_baseline(best).mean(),
+        "best_constant": moments.constant_baseline(moments.best_baseline).mean(),
         "gradient2": gradient2,
-        "relative_error": noise_scale / BUDGET,
-        "noise_scale": noise_scale,
+        "noise_scale": scale,
+        "mean_reward": moments.value.mean(),
     }
     for name, truth in truths.items():
-        assert standard_errors(getattr(found, name), truth) < 4, name
-    for name, curve in found.curves.items():
-        for group_size in SIZES:
-            estimate = curve[CURVE_SIZES.index(group_size)]
-            assert standard_errors(estimate, exact_mse(design, name, group_size)) < 4
-    recommended = exact_mse(design, "grpo", size)
-    for row in found.rows:
-        exact_at = exact_mse(design, "grpo", row.group_size)
-        assert standard_errors(row.mse, exact_at) < 4
-        assert row.cost.low <= row.cost.value <= row.cost.high
-        if row.group_size != size:
-            assert standard_errors(row.cost, exact_at / recommended) < 4
-    assert found.row(size).cost == pytest.approx((1, 1, 1))
+        estimate = getattr(found, name)
+        if name != "mean_reward":
+            assert standard_errors(estimate, truth) < 4, name
+        else:
+            assert estimate == pytest.approx(truth, abs=0.1)
+    for some in STEPS:
+        made = found.progress_at(some, 4).progress
+        assert standard_errors(made, some / (some + scale)) < 4
+    halved = completions or 1e-9
+    factor = math.sqrt((halved + scale) / (halved + 2 * scale))
+    assert standard_errors(found.learning_rate_factor, factor) < 4 or not completions
+    assert found.learning_rate_factor.value == pytest.approx(factor, rel=0.1)
+    assert found.completions_per_step == (completions or None)
 
 
-def test_other_sizes_and_budgets(known):
-    """A size costs the same wherever it stands; errors are in proportion to 1/N."""
-    _, pools, found = known
-    other = advise(analysed(pools, [4]), [3, 8], 4 * BUDGET)
-    assert [row.group_size for row in other.rows] == sorted({3, 8, found.recommended})
-    assert other.row(8).cost == found.row(8).cost
-    assert other.row(8).mse == pytest.approx([end / 4 for end in found.row(8).mse])
-    assert other.relative_error.value == pytest.approx(found.relative_error.value / 4)
+def test_a_saving_in_steps_is_smaller_than_in_completions(known):
+    """Of 64 in use: both are the truth's within four standard errors."""
+    design, pools, _ = known
+    setting = DEFAULT._replace(estimator="grpo", group_size=64)
+    found = advise(evidence(pools, setting, 256))
+    gradient2, size = exact(design)[1], found.set_to
+    at, to = (1024 * exact_mse(design, "grpo", one) for one in (64, size))
+    assert standard_errors(found.saves, 1 - to / at) < 4
+    steps = 1 - (256 * gradient2 + to) / (256 * gradient2 + at)
+    assert standard_errors(found.steps_saved, steps) < 4
+    assert 0 < found.steps_saved.value < found.saves.value
+    unknown = advise(evidence(pools, setting))
+    assert unknown.steps_saved is None
+    assert unknown.saves.value == pytest.approx(found.saves.value, rel=0.05)
 
 
 def test_kept_as_data_and_read_again(known, tmp_path):
-    """All but the curves, to five digits; infinite ends too; what is damaged is refused."""
-    found, path = replace(known[2], curves={}), tmp_path / "advice.json"
+    """To five digits; infinite ends too; what is damaged is refused."""
+    found, path = known[2], tmp_path / "advice.json"
     best = Estimate(4.0, 3.0, math.inf)
     for one in (found, replace(found, best=best)):
         write_json(path, one.as_dict())
         again = restore_advice(path)
         assert again.as_dict() == one.as_dict()
-        assert (again.best, again.rows[0].cost) == (
-            pytest.approx(one.best, rel=1e-4),
-            pytest.approx(one.rows[0].cost, rel=1e-4),
-        )
-    path.write_text(path.read_text().replace('"recommended"', '"recommend"'))
-    with pytest.raises(InputError, match=r"advice\.json: damaged \(.*recommended"):
+        assert again.best == pytest.approx(one.best, rel=1e-4)
+        assert again.num_generations == one.set_to
+    path.write_text(path.read_text().replace('"set_to"', '"set_too"'))
+    with pytest.raises(InputError, match=r"advice\.json: damaged \(.*set_to"):
         restore_advice(path)
 
 
 def test_without_spread_between_prompts_there_is_no_upper_bound(alike):
-    rng = np.random.default_rng(3)
-    found = advise_on(sample(alike, rng))
+    found = advise_on(sample(alike, np.random.default_rng(3)))
     assert found.unbounded
     assert found.c1.low <= 0
-    assert found.recommended in SIZES
 
 
 def test_beats_vanilla_from(known):
@@ -145,7 +160,7 @@ def test_beats_vanilla_from(known):
     low, high = found.beats_vanilla_from[1:]
     assert 2 <= low <= truth <= high
     # Exactly: the first size at which the estimated error is smaller.
-    constants = Population(pools).constants
+    constants = table_of(pools).constants
     value = found.beats_vanilla_from.value
     for size, beats in ((value, True), (value - 1, False)):
         grpo = constants.c2 + constants.c3 / (size - 1)
@@ -162,50 +177,48 @@ def test_never_beats_vanilla_where_right_completions_have_small_scores():
     wrong = design.mean(~right)
     score -= (~right / wrong[:, None])[..., None] * mean[:, None]
     design = replace(design, score_PCD=score)
-    sizes = range(2, 257)
     assert all(
         exact_mse(design, "grpo", size) > exact_mse(design, "vanilla", size)
-        for size in sizes
+        for size in range(2, 257)
     )
-    found = advise_on(sample(design, rng))
-    assert all(map(math.isinf, found.beats_vanilla_from))
-    [vanilla] = [one for one in found.alternatives if one.estimator == "vanilla"]
-    assert vanilla.cost.high < 1
+    found = PriceList(evidence(sample(design, rng), GRPO_4))
+    advice = advise(found.evidence)
+    assert all(map(math.isinf, advice.beats_vanilla_from))
+    [vanilla] = [one for one in found.alternatives if one[0] == "vanilla"]
+    assert vanilla[2].high < 1
 
 
 def test_hand_arithmetic():
     # c1 = 1, c2 = 2, c3 = 9, c_vanilla = 5: G* = 1 + 3, beats vanilla above 1 + 9/3 = 4.
-    known = KnownPopulation(1.0, 2.0, 9.0, 5.0, 1.0)
+    known = KnownTable(1.0, 2.0, 9.0, 5.0, 1.0)
     assert known.best_group_size(LEVEL) == pytest.approx((4, 4, 4))
-    assert beats_vanilla_from(known, LEVEL) == (5, 5, 5)
     # N MSE at G = 4: 1 * 4 + 2 + 9/3 = 9 and 4 + 5 = 9; a negative c1 counts as zero.
     assert mse_times_budget("grpo", known.constants, 4) == 9
     assert mse_times_budget("vanilla", known.constants, 4) == 9
-    negative = KnownPopulation(-1.0, 2.0, 9.0, 5.0, 1.0)
+    negative = KnownTable(-1.0, 2.0, 9.0, 5.0, 1.0)
     assert mse_times_budget("grpo", negative.constants, 4) == 5
     assert negative.best_group_size(LEVEL).value == math.inf
+
+    class Known:
+        table, level = known, LEVEL
+
+    assert beats_vanilla_from(Known) == (5, 5, 5)
     # Vanilla's constant equal to the oracle's: never, for c3 > 0.
-    never = KnownPopulation(1.0, 2.0, 9.0, 2.0, 1.0)
-    assert beats_vanilla_from(never, LEVEL).value == math.inf
+    Known.table = KnownTable(1.0, 2.0, 9.0, 2.0, 1.0)
+    assert beats_vanilla_from(Known).value == math.inf
 
 
-def test_shares_of_zero_variance_groups(known):
+@pytest.mark.parametrize("size", [2, 8, 16])
+def test_shares_of_zero_variance_groups(known, size):
     """Against p^G + (1-p)^G over the population; none where the pools are too small."""
-    design, pools, found = known
+    design, pools, _ = known
     value = design.mean(design.reward_PC)
-    for row in found.rows:
-        truth = (value**row.group_size + (1 - value) ** row.group_size).mean()
-        # Of larger groups a few rare prompts decide.
-        assert standard_errors(row.zero_variance, truth) < 4 or row.group_size > 16
-    few = replace(pools, reference_rewards_PN=pools.reference_rewards_PN[:, :-240])
-    few = advise_on(few)
-    shares = {row.group_size: row.zero_variance for row in few.rows}
-    assert shares[256] is not None
-    rng = np.random.default_rng(0)
-    short = advise_on(sample(design, rng, reference=64, blocks=2, largest=16))
-    shares = {row.group_size: row.zero_variance for row in short.rows}
-    assert shares[64] is not None
-    assert shares[128] is None
+    truth = (value**size + (1 - value) ** size).mean()
+    found = advise(evidence(pools, GRPO_4._replace(group_size=size)))
+    assert standard_errors(found.zero_variance, truth) < 4
+    short = sample(design, np.random.default_rng(0), reference=64, blocks=2, largest=16)
+    few = advise(evidence(short, GRPO_4._replace(group_size=128)))
+    assert few.zero_variance is None
 
 
 def test_an_unmeasurable_gradient_has_bounds_only():
@@ -213,43 +226,117 @@ def test_an_unmeasurable_gradient_has_bounds_only():
     rng = np.random.default_rng(6)
     found = advise_on(sample(population(rng, shared=0.0), rng))
     assert math.isinf(found.noise_scale.high)
+    assert found.progress_at(64, found.setting.group_size).progress.low == 0
 
 
-def test_no_advice_where_no_price_of_a_baseline_is_seen():
-    """Rewards that vary, and a c3 that is estimated below zero: G* is not known."""
-    rng = np.random.default_rng(9)
-    pools = make_design(rng, prompts=3).draw(rng, 64, 4, 8)
-    with pytest.raises(InputError, match="nothing to advise on"):
-        advise_on(replace(pools, reference_product_P=np.full(3, -1e3)))
-
-
-def test_equal_rewards(tmp_path):
-    rng = np.random.default_rng(9)
+def _equal(rng):
     design = make_design(rng, prompts=3)
-    design = replace(design, reward_PC=np.ones_like(design.reward_PC))
-    with pytest.raises(InputError, match="nothing to advise on"):
-        advise_on(design.draw(rng, 32, 2, 4))
+    return replace(design, reward_PC=np.ones_like(design.reward_PC)).draw(rng, 32, 2, 4)
 
 
-def test_rewards_that_differ_within_one_prompt_of_six():
-    rng = np.random.default_rng(9)
+def _one_of_six(rng):
     design = make_design(rng, prompts=6)
     reward_PC = np.ones_like(design.reward_PC)
     reward_PC[0] = design.reward_PC[0]
-    with pytest.raises(InputError, match="differ within 1 of 6 prompts only"):
-        advise_on(replace(design, reward_PC=reward_PC).draw(rng, 32, 2, 4))
+    return replace(design, reward_PC=reward_PC).draw(rng, 32, 2, 4)
 
 
-def test_groups_of_one():
-    rng = np.random.default_rng(10)
-    pools = make_design(rng, prompts=3).draw(rng, 16, 4, 1)
-    with pytest.raises(InputError, match="advice needs one of two or more"):
-        analysed(pools, [1], estimators=("vanilla",)).advise()
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (_equal, "nothing to advise on"),
+        (_one_of_six, "differ within 1 of 6 prompts: nothing"),
+        (
+            lambda rng: make_design(rng, prompts=2).draw(rng, 64, 2, 8),
+            "2 prompts: advice needs three or more",
+        ),
+    ],
+)
+def test_no_advice(make, line):
+    with pytest.raises(InputError, match=line):
+        advise_on(make(np.random.default_rng(9)))
 
 
-def test_two_prompts_are_too_few():
-    """Without one of them nothing is left to tell how gradients differ."""
-    rng = np.random.default_rng(10)
-    pools = make_design(rng, prompts=2).draw(rng, 64, 2, 8)
-    with pytest.raises(InputError, match="2 prompts: advice needs three or more"):
-        advise_on(pools)
+@pytest.fixture(scope="module")
+def prices(known):
+    """Prices over GRPO-type at 4; lengths are one, so opo-loo is grpo."""
+    entries = ["grpo", "opo-loo", "opo", DEFAULT.estimator, "maxrl"]
+    found = PriceList(evidence(known[1], GRPO_4, estimators=entries))
+    return found, {name: (size, cost) for name, size, cost in found.alternatives}
+
+
+def exact_cost(design, entry, size, completions=0):
+    [aim] = find_aims(ExactTable.of(design), entry, [size]).values()
+    return aim.cost(completions).item()
+
+
+def test_prices_against_a_known_population(known, prices):
+    """At their best sizes within four standard errors of those of 4000 prompts."""
+    design, base = known[0], exact_cost(known[0], "grpo", 4)
+    for name, entry in {
+        "vanilla": "vanilla",
+        "batch-mean": "batch-mean",
+        "best-constant": "best-constant",
+        "grpo-std(eps=0.0001, length=token-batch)": DEFAULT.estimator,
+        "maxrl": "maxrl",
+    }.items():
+        size, cost = prices[1][name]
+        assert standard_errors(cost, exact_cost(design, entry, size) / base) < 4, name
+
+
+def test_by_replicates_as_by_the_law(prices):
+    """`opo-loo` is GRPO-type where all lengths are one, judged on groups as it comes."""
+    size, cost = prices[1]["opo-loo"]
+    assert size in (2, 4, 8, 16)
+    assert cost.value == pytest.approx(prices[1]["grpo"][1].value, rel=0.1)
+    assert "opo" not in prices[1]  # Biased, and without a law.
+
+
+def test_a_factor_costs_nothing(known, prices):
+    """`centred` is GRPO-type times (G-1)/G; a batch's spread is one factor, too."""
+    for entry in ("centred", {"name": "batch-std", "eps": 1e-4, "length": "token-batch"}):
+        other = PriceList(evidence(known[1], GRPO_4._replace(estimator=entry)))
+        assert other.price_of(entry, 8) == prices[0].price_of("grpo", 8)
+
+
+def test_rows_name_what_can_be_set_and_nothing_twice(prices):
+    rows = list(prices[0].rows())
+    assert rows[0] == ("present", "grpo", 4, Estimate(1, 1, 1))
+    assert len({row[1:3] for row in rows}) == len(rows)
+    assert "best-constant" not in {row.estimator for row in rows}
+    assert rows[-1].cost.value < 1
+
+
+PROBE = parse_probe({"model": {"path": "none"}, "prompts": {"source": "none"}}, "probe")
+
+
+@pytest.mark.parametrize(
+    ("rewards", "completions", "of_loss"),
+    [((0, 1), 16, True), ((0, 2), 16, False), ((0, 1), 8, False)],
+    ids=["binary", "graded", "too few"],
+)
+def test_samples_and_their_law(rewards, completions, of_loss):
+    """TRL's loss at 8 is known from 11 completions of rewards 0 and 1 on."""
+    rng = np.random.default_rng(0)
+    design = population(np.random.default_rng(1))
+    low, high = rewards
+    design = replace(design, reward_PC=low + (high - low) * design.reward_PC)
+    drawn = choose(design, rng.integers(0, design.prompts, 200)).sample(rng, completions)
+    found = advise(
+        evidence_of_samples(
+            "few", PROBE, Samples.of(drawn), DEFAULT, ask(DEFAULT, LEVEL), "regret", 200
+        )
+    )
+    assert found.of_loss == of_loss
+    assert (found.completions, found.stopped) == (200 * completions, "regret")
+    assert math.isnan(found.best_constant.low)
+    assert found.prices[0].estimator == (
+        "grpo-std(eps=0.0001, length=token-batch)" if of_loss else "grpo"
+    )
+
+
+def test_a_set_of_prompts_is_spoken_of_alone(known):
+    setting = DEFAULT._replace(estimator="grpo", group_size=64)
+    these = evidence(known[1], setting, population="these")
+    assert advise(these).population == 60
+    assert advise(evidence(known[1], setting)).population is None

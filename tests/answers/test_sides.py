@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from makers import MAKERS, brute_force, enumerate_prompts, make
-from mse_lab.answers.advice import advise
 from mse_lab.answers.evidence import judge_run
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.budget import count_carriers
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.prompt_samples import count_carriers
 from mse_lab.mse.regime import (
     _side,
     aggregate_place,
@@ -59,7 +58,7 @@ def test_the_policies_are_on_both_sides():
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_advice_knows_the_side_and_the_crossing(name):
-    found = advise(measured(name))
+    found = measured(name).advise()
     regime, exact = found.regime, crossing(name)
     assert regime.side == ("above" if vanilla_is_worse(name) else "below")
     low, high = found.beats_vanilla_from[1:]

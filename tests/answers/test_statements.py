@@ -29,7 +29,7 @@ from mse_lab.answers import statements as s
 from mse_lab.answers.claims import judge
 from mse_lab.errors import InputError
 from mse_lab.estimators.baselines import centred, grpo, vanilla
-from mse_lab.mse.budget import Population
+from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.replicates import form_groups, group_grams
 from simulated import Design, analysed
 from simulated import make_design as make_plain
@@ -277,7 +277,7 @@ def test_random_prompts_add_c1():
     pools = draw("fair").pools
     products, prompts = pools.gradient_products_PP, pools.prompts
     spread = np.trace(products) / prompts - products.mean()
-    expected = Population(pools).constants.c1[0] * (prompts - 1) / prompts
+    expected = PromptTable.of_pools(pools).constants.c1[0] * (prompts - 1) / prompts
     assert spread == pytest.approx(expected, rel=1e-12)
     numbers = [e._against_law(draw("fair"), 8, between).estimate for between in (0.0, 1e6)]
     assert abs(numbers[1].value - 1) < 1e-3 * abs(numbers[0].value - 1)

@@ -13,12 +13,12 @@ from mse_lab.answers.trainer_settings import (
     TRAINERS_DEFAULT,
     UNREACHABLE,
     base_name,
-    name_own,
+    name_estimator,
     reachable,
     settings_for,
 )
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.own_loss import CONSTANT, without_batch
+from mse_lab.mse.loss import CONSTANT, without_batch
 from mse_lab.probe.trainers import TRAINERS
 from mse_lab.probe.training import read_training
 
@@ -55,8 +55,8 @@ def test_estimators_go_by_their_names():
     assert {*DISPLAY_NAMES} == known
     assert {*UNREACHABLE} <= {*ESTIMATORS}
     assert all({*trainer.lines} <= known for trainer in TRAINERS.values())
-    assert name_own(TRAINERS_DEFAULT) == "grpo-std(eps=0.0001, length=token-batch)"
-    assert name_own(None) == "unknown"
+    assert name_estimator(TRAINERS_DEFAULT) == "grpo-std(eps=0.0001, length=token-batch)"
+    assert name_estimator(None) == "unknown"
 
 
 def test_where_another_trainer_is_needed_it_is_named():

@@ -28,7 +28,6 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import FIXED, POPULATIONS
-from mse_lab.answers import advice
 from simulated import analysed
 from truths import Told, Truth, of_advice, of_claims, of_fixed_prompts, of_side
 
@@ -87,8 +86,6 @@ def tabulate(counts: Counts) -> pd.DataFrame:
 
 def measure(name: str, runs: int, method: str) -> pd.DataFrame:
     """Count over the runs of a design."""
-    # Curves between sizes are drawn, not printed, and half of the time.
-    advice.CURVE_SIZES = ()
     counts: Counts = Counter()
     for seed in range(runs):
         count(name, *told_by(name, seed, method), counts)

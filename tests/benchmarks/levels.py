@@ -5,20 +5,20 @@
 Prompts are drawn from populations whose constants are known, as `advise` looks at them,
 until the verdict on TRL's defaults (groups of 8, grpo-std) is to keep or to change the
 size, or 6,496 completions are spent. What is said then is held against the exact costs of
-the loss that it is said of. `results/stopping/verdicts.csv` has a row for each population;
-one that is there with as many runs is left as it is, unless it is named. `--quick` makes
-twenty runs of each and writes nothing. Columns, in percent of the runs unless another unit
-is given:
+the loss that it is said of, at N = 64 and 1,024 completions a step, and where N is unknown
+(0). `results/stopping/verdicts.csv` has a row for each population and N; one that is there
+with as many runs is left as it is, unless it is named. `--quick` makes twenty runs of each
+and writes nothing. Columns, in percent of the runs unless another unit is given:
 
-    own_loss      judged by the law of the user's own loss, else by GRPO-type's error
-    regret        what G = 8 costs beyond the best size, in truth
+    of_loss       judged by the law of the user's loss, else by GRPO-type's error
+    regret        what G = 8 costs beyond the best size, in truth, steps or completions
     completions   the median number, and the 90% quantile
     false_keep    kept, though it costs more than 5% more
     false_change  changed, though it costs at most 5% more
     wrong_size    changed to a size that costs more than 5% more than the best
     bound_false   what G = 8 costs at most, or at least, is not so
     saves         the median of what a change is said to save
-    saves_held    how often its interval held
+    saves_held    how often its interval held, of those that are said
     cannot_tell_at_most   the median of the bound where the verdict is `cannot tell`
 """
 
@@ -38,18 +38,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import VERDICTS, Case
 from mse_lab.measurement.looks import COMPLETIONS, looks
-from mse_lab.mse.regret import COMPARED
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.rule import Question, Ruling, decide
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.verdict import Question, Ruling, decide
 from populations import choose
 from simulated import Design
 from truths import Truth
 
 TABLE = Path(__file__).resolve().parents[2] / "results/stopping/verdicts.csv"
 RUNS, QUICK, BUDGET = 400, 20, 6496
-QUESTION = Question()
-PRESENT, TOLERANCE = QUESTION.present, QUESTION.tolerance
-SIZES = sorted({*COMPARED, PRESENT})
+STEPS = (0, 64, 1024)
+PRESENT, TOLERANCE = Question().present, Question().tolerance
+SIZES = Question().compared
+KEYS = ["design", "completions_per_step"]
 
 
 class Told(NamedTuple):
@@ -88,17 +89,17 @@ class Told(NamedTuple):
 
     @property
     def saving_held(self) -> bool:
-        """Whether what a change saves lies in its interval."""
+        """Whether what a change saves lies in its interval, where that is said."""
         saves = self.ruling.saves
         true = 1 - self.costs[self.ruling.set_to]
         return saves is not None and saves.low <= true <= saves.high
 
 
-def exact_costs(design: Design) -> dict[bool, dict[int, float]]:
-    """Exact costs of group sizes: of the user's own loss (True), of GRPO-type (False)."""
-    truth = Truth(design)
-    own = truth.own_costs(SIZES, PRESENT) if truth.binary else {}
-    return {True: own, False: truth.grpo_costs(SIZES, PRESENT)}
+def exact_costs(design: Design, completions: float) -> dict[bool, dict[int, float]]:
+    """Exact costs of group sizes: of the user's loss (True), of GRPO-type (False)."""
+    truth, loss = Truth(design), "grpo-std(eps=0.0001)"
+    costs = truth.costs(loss, SIZES, PRESENT, completions) if truth.binary else {}
+    return {True: costs, False: truth.costs("grpo", SIZES, PRESENT, completions)}
 
 
 def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
@@ -112,16 +113,19 @@ def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
         yield list(zip(*drawn, strict=True))
 
 
-def run_until(case: Case, rng: np.random.Generator) -> tuple[Ruling, int]:
-    """Draw prompts until there is a verdict or no more look; give it, and completions."""
-    whole = case.whole
+def run_until(
+    case: Case, rng: np.random.Generator, completions: float = 0
+) -> tuple[Ruling, int]:
+    """Draw prompts until there is a verdict or no more look; give it, and how many."""
+    whole, question = case.whole, Question(completions=completions)
     if case.size < math.inf:
         index = rng.permutation(whole.prompts)
     else:
         index = rng.integers(0, whole.prompts, BUDGET // COMPLETIONS)
     for blocks in draw_looks(choose(whole, index), rng):
-        decision = decide(blocks, QUESTION, awaited=COMPLETIONS, size=case.size)
-        if decision.stop == "regret":
+        table = PromptTable.of_samples(Samples.of(blocks), case.size)
+        decision = decide(table, question, awaited=COMPLETIONS)
+        if decision.stop:
             break
     return decision.ruling, Samples.of(blocks).completions
 
@@ -132,7 +136,7 @@ def percent(truths) -> str:
     return f"{100 * np.mean(found):.1f}" if found else ""
 
 
-def row_of(name: str, told: list[Told]) -> dict[str, object]:
+def row_of(name: str, completions: int, told: list[Told]) -> dict[str, object]:
     """Make a population's row of the table."""
     verdicts = Counter(one.ruling.verdict for one in told)
     changes = [one for one in told if one.ruling.verdict == "change"]
@@ -142,8 +146,9 @@ def row_of(name: str, told: list[Told]) -> dict[str, object]:
     most = [bound for bound in bounds if math.isfinite(bound)]
     return {
         "design": name,
+        "completions_per_step": completions,
         "runs": len(told),
-        "own_loss": percent(one.ruling.own_loss for one in told),
+        "of_loss": percent(one.ruling.of_loss for one in told),
         "regret": f"{100 * told[0].regret:.1f}",
         "keep": percent(one.ruling.verdict == "keep" for one in told),
         "change": percent(one.ruling.verdict == "change" for one in told),
@@ -155,33 +160,35 @@ def row_of(name: str, told: list[Told]) -> dict[str, object]:
         "wrong_size": percent(one.wrong_size for one in told),
         "bound_false": percent(one.bound_false for one in told),
         "saves": f"{100 * np.median(saved):.0f}" if saved else "",
-        "saves_held": percent(one.saving_held for one in changes),
+        "saves_held": percent(one.saving_held for one in changes if one.ruling.saves),
         "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
     }
 
 
-def measure(name: str, runs: int) -> dict[str, object]:
-    """Measure a population: make its row."""
+def measure(name: str, completions: int, runs: int) -> dict[str, object]:
+    """Measure a population at N completions a step: make its row."""
     case, rng, told = VERDICTS[name], np.random.default_rng(0), []
-    exact = exact_costs(case.whole)
+    exact = exact_costs(case.whole, completions)
     for _ in range(runs):
-        ruling, completions = run_until(case, rng)
-        told.append(Told(ruling, completions, exact[ruling.own_loss]))
-    return row_of(name, told)
+        ruling, drawn = run_until(case, rng, completions)
+        told.append(Told(ruling, drawn, exact[ruling.of_loss]))
+    return row_of(name, completions, told)
 
 
 def read(path: Path) -> pd.DataFrame:
     """Read the table as text; empty if there is none."""
     if not path.exists():
-        return pd.DataFrame(columns=["design", "runs"])
+        return pd.DataFrame(columns=[*KEYS, "runs"], dtype=str)
     return pd.read_csv(path, dtype=str, keep_default_na=False)
 
 
 def replace_row(path: Path, row: dict[str, object]) -> None:
     """Write a population's row, in the order of the populations."""
-    kept, order = read(path), [*VERDICTS]
-    table = pd.concat([kept[kept.design != row["design"]], pd.DataFrame([row]).astype(str)])
-    table = table.sort_values("design", key=lambda one: one.map(order.index))
+    kept, order, new = read(path), [*VERDICTS], pd.DataFrame([row]).astype(str)
+    others = (kept[KEYS] != new[KEYS].iloc[0]).any(axis=1)
+    table = pd.concat([kept[others], new])
+    place = [table.design.map(order.index), table.completions_per_step.astype(int)]
+    table = table.iloc[np.lexsort(place[::-1])]
     table.to_csv(path, index=False, lineterminator="\n")
 
 
@@ -199,11 +206,14 @@ def main() -> None:
     """Measure what is named, or what the table lacks."""
     asked = parse()
     runs, table = QUICK if asked.quick else asked.runs, read(TABLE)
-    measured = {*table.design[table.runs.astype(int) >= runs]}
-    done = set() if asked.fresh or asked.quick else measured
-    names = asked.names or [name for name in VERDICTS if name not in done]
+    measured = table[table.runs.astype(int) >= runs]
+    done = {*zip(measured.design, measured.completions_per_step.astype(int), strict=True)}
+    done = set() if asked.fresh or asked.quick or asked.names else done
+    cells = [(name, steps) for name in asked.names or VERDICTS for steps in STEPS]
     with ProcessPoolExecutor() as processes:
-        todo = [processes.submit(measure, name, runs) for name in names]
+        todo = [
+            processes.submit(measure, *cell, runs) for cell in cells if cell not in done
+        ]
         for row in (one.result() for one in as_completed(todo)):
             print(*row.values(), sep=" | ", flush=True)
             if not asked.quick:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse.test_budget import make_population
+from mse.test_prompt_table import make_table
 from mse_lab import analyse
 from mse_lab.errors import InputError
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
@@ -42,7 +42,7 @@ def test_groups_of_one_run_stay_paired():
 
 def test_intervals_over_prompts_hold_the_estimate_and_repeat():
     """They depend on the seed alone, and lie about as wide as the closed form's."""
-    plain = make_population(40)
+    plain = make_table(40)
     drawn = replace(plain, bootstrap=Bootstrap(4000, 0))
     for name in ("c1", "c2", "c3", "gradient2"):
         closed, own = plain.constant(name, 0.95), drawn.constant(name, 0.95)

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from designs import scaled
-from mse_lab.mse.budget import Population
-from populations import POPULATION, PROMPTS, choose, exact, exact_best, population, sample
+from populations import (
+    POPULATION,
+    PROMPTS,
+    choose,
+    exact,
+    exact_best,
+    population,
+    sample,
+    scaled,
+    table_of,
+)
 from simulated import make_design
 
 LEVEL = 0.95
@@ -21,10 +29,7 @@ def test_the_best_baseline_is_not_learnt_from_the_completions_it_serves():
     moments = design.moments()
     truth = moments.constant_baseline(moments.best_baseline).mean()
     found = np.array(
-        [
-            Population(design.draw(rng, 256, 2, 8)).constants.best_constant
-            for _ in range(200)
-        ]
+        [table_of(design.draw(rng, 256, 2, 8)).constants.best_constant for _ in range(200)]
     )
     assert found.mean() > truth - 4 * found.std(ddof=1) / math.sqrt(200)
     # Learnt from 8 completions it costs more by a share of the order of 1/8.
@@ -42,7 +47,7 @@ def covered(trials, prompts=PROMPTS, scale=0.0, level=LEVEL):
     counts = dict.fromkeys(truths, 0)
     for _ in range(trials):
         index = rng.integers(0, design.prompts, prompts)
-        run = Population(choose(design, index).draw(rng, 256, 2, 16))
+        run = table_of(choose(design, index).draw(rng, 256, 2, 16))
         found = {
             "best": run.best_group_size(level),
             "gradient2": run.estimate(lambda one: one.gradient2, level),
@@ -86,5 +91,5 @@ def test_no_upper_bound_in_nearly_all_runs_without_spread_between_prompts(alike)
     rng = np.random.default_rng(4)
     bounded = 0
     for _ in range(60):
-        bounded += math.isfinite(Population(sample(alike, rng)).best_group_size(0.95).high)
+        bounded += math.isfinite(table_of(sample(alike, rng)).best_group_size(0.95).high)
     assert bounded <= 8

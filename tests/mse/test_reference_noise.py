@@ -23,7 +23,7 @@ from mse_lab.mse.reference_noise import (
     aggregate_norm2_error,
     covariance_square_trace,
     draw_reference_noise,
-    gradient_noise,
+    product_spread,
 )
 from mse_lab.mse.replicates import measure_errors
 from simulated import DIMENSIONS, KINDS, Design, make_design
@@ -207,7 +207,12 @@ def test_the_squared_gradient_varies_as_its_noise_says():
     rng, design = np.random.default_rng(0), make_common(1, (0.4, 0.6))
     found = [design.draw(rng, 512, 16, 8) for _ in range(400)]
     products = np.array([pools.reference_product_P[0] for pools in found])
-    predicted = np.mean([gradient_noise(pools)[0] ** 2 for pools in found])
+    predicted = np.mean(
+        [
+            covariance_square_trace(pools)[0] / 256**2 + 2 * product_spread(pools)[0] / 256
+            for pools in found
+        ]
+    )
     assert 0.75 < predicted / products.var(ddof=1) < 4 / 3
 
 
@@ -225,16 +230,6 @@ def test_degrees_of_means_over_pairs_by_hand():
     )
     degrees = draw_reference_noise(pools, 2, rng).degrees
     assert degrees == pytest.approx(2 * total**2 / uncertain, rel=1e-12)
-
-
-def test_the_noise_of_a_prompts_gradient_by_hand():
-    """tr(Sigma^2)/n^2 + (2/n) Var(eps <W, rbar>), n a half, the variance unbiased."""
-    rng = np.random.default_rng(3)
-    pools = make_design(rng, prompts=2).draw(rng, 16, 2, 4)
-    residuals_PN = pools.rewards_PN - pools.value_P[:, None]
-    spread = (residuals_PN * pools.products_PN).var(-1, ddof=1)
-    expected = covariance_square_trace(pools) / 8**2 + 2 * spread / 8
-    np.testing.assert_allclose(gradient_noise(pools) ** 2, expected, rtol=1e-12)
 
 
 def independent_design(rng, prompts, dimensions=DIMENSIONS):

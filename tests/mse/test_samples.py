@@ -8,11 +8,10 @@ import pytest
 
 from mse.test_one_pool import REWARDS, enumerate_pools, truth_of
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.budget import Population
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.samples import Samples
-from populations import choose, population, with_gradient
+from populations import choose, population, table_of, with_gradient
 
 BINARY = REWARDS["rewards 0 and 1"]
 
@@ -113,7 +112,7 @@ def test_constants_by_hand():
     gradients = [first[0].gradient_D, first[1].gradient_D]
     gradients.append((first[2].gradient_D + second[2].gradient_D) / 2)
     pairs = [one @ other for one, other in combinations(gradients, 2)]
-    found, moments = Population(samples).constants, samples.moments
+    found, moments = table_of(samples).constants, samples.moments
     assert found.gradient2[0] == pytest.approx(np.mean(pairs))
     assert found.c1[0] == pytest.approx(moments.gradient2.mean() - np.mean(pairs))
     assert found.c2[0] == pytest.approx(moments.trace_oracle.mean())
@@ -132,7 +131,7 @@ def test_c1_is_known_where_it_is_not_zero():
         for _ in range(100):
             index = rng.integers(0, design.prompts, 60)
             drawn = Samples.of(choose(design, index).sample(rng, 16))
-            known.append(Population(drawn).knows_c1(0.95))
+            known.append(table_of(drawn).knows_c1(0.95))
         return np.mean(known)
 
     assert share(design) > 0.9

@@ -7,11 +7,11 @@ from operator import attrgetter
 import numpy as np
 import pytest
 
-from mse_lab.mse.budget import Population
+from mse.test_bounds import regrets
+from mse_lab.mse.bounds import bound_by_sequence, fewest_seen, sequence_radius
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.stopping import fewest_seen, sequence_bounds, sequence_radius
-from mse_lab.mse.two_stage import half_by_half, noises_of
-from populations import choose, exact, exact_best, population
+from mse_lab.mse.two_stage import half_by_half, halves_of_samples, noises_of
+from populations import choose, exact, exact_best, population, table_of
 
 LEVEL, SET = 0.95, 24
 
@@ -31,15 +31,15 @@ def drawn(design, rng, prompts, blocks=2):
 def test_the_constants_of_a_set_by_hand(design):
     """||mean g||^2 has the prompts' own squares in it, and c1 divides by P."""
     samples = drawn(design, np.random.default_rng(0), SET)
-    known, larger = Population(samples, size=SET), Population(samples)
-    products = known.pools.gradient_products_PP
+    known, larger = table_of(samples, size=SET), table_of(samples)
+    products = samples.gradient_products_PP
     assert known.constants.gradient2[0] == pytest.approx(products.mean())
     assert known.constants.c1[0] == pytest.approx(
         np.diag(products).mean() - products.mean()
     )
     assert known.constants.c1[0] == pytest.approx((1 - 1 / SET) * larger.constants.c1[0])
-    half = Population(drawn(design, np.random.default_rng(0), 12), size=SET)
-    products = half.pools.gradient_products_PP
+    samples = drawn(design, np.random.default_rng(0), 12)
+    half, products = table_of(samples, size=SET), samples.gradient_products_PP
     own, all_pairs = np.diag(products).mean(), products.sum() - np.trace(products)
     expected = own / SET + (1 - 1 / SET) * all_pairs / (12 * 11)
     assert half.constants.gradient2[0] == pytest.approx(expected)
@@ -49,7 +49,10 @@ def test_the_noise_of_completions_by_hand(design):
     """Of a mean of three blocks: two of them are one half, the third is the other."""
     samples = drawn(design, np.random.default_rng(0), 5, blocks=3)
     halves = half_by_half(
-        samples, samples.moments, np.zeros(5), lambda mean, _: mean(attrgetter("value"))
+        halves_of_samples(samples),
+        samples.moments,
+        np.zeros(5),
+        lambda mean, _: mean(attrgetter("value")),
     )
     rewards_PN = np.array(samples.rewards)
     alone, both = rewards_PN[:, 8:16].mean(1), rewards_PN[:, [*range(8), *range(16, 24)]]
@@ -64,13 +67,13 @@ def test_the_noise_of_completions_by_hand(design):
     [squared_P] = noises_of(np.square, halves)
     np.testing.assert_allclose(squared_P, math.sqrt(2 / 9) * (first_P - second_P))
     alone = Samples.of(each[0] for each in samples.blocks)
-    assert Population(alone, size=5).share == 0
+    assert table_of(alone, size=5).share == 0
 
 
 @pytest.mark.parametrize("prompts", [SET, SET // 2])
 def test_the_variance_has_two_stages(design, prompts):
     """(1 - n/P) s^2 / n and n/P of the noise; with further numbers s^2 / n alone."""
-    known = Population(drawn(design, np.random.default_rng(0), prompts), size=SET)
+    known = table_of(drawn(design, np.random.default_rng(0), prompts), size=SET)
     figure, share = attrgetter("c3"), prompts / SET
     whole, [noise_P] = known.contributions(figure), noises_of(figure, known.half_samples)
     expected = (1 - share) * whole.error**2 + share * (noise_P**2).sum()
@@ -80,17 +83,23 @@ def test_the_variance_has_two_stages(design, prompts):
     assert more.error == pytest.approx(whole.error)
 
 
+def bounds_of(samples, size):
+    table = table_of(samples, size=size)
+    return regrets(table, bound_by_sequence(table, LEVEL))
+
+
 def covered(draw, truths, runs=40):
     """Count the intervals that hold, by number; last those of c3 for a larger set."""
     held = dict.fromkeys([*truths, "larger"], 0)
     for _ in range(runs):
-        known = Population(draw(), size=SET)
+        measured = draw()
+        known = table_of(measured, size=SET)
         found = {name: known.constant(name, LEVEL) for name in ("c1", "c2", "c3")}
         found["G*"] = known.best_group_size(LEVEL)
         for name, truth in truths.items():
             held[name] += found[name].low <= truth <= found[name].high
         narrow = found["c3"].high - found["c3"].low
-        low, high = Population(known.pools).constant("c3", LEVEL)[1:]
+        low, high = table_of(measured).constant("c3", LEVEL)[1:]
         held["larger"] += narrow < 0.9 * (high - low)
     return held
 
@@ -152,8 +161,7 @@ def test_bounds_of_a_set_are_true_and_narrow(design):
     rng = np.random.default_rng(5)
     for _ in range(10):
         samples = drawn(design, rng, SET, blocks=8)
-        bounds = sequence_bounds(Population(samples, size=SET), LEVEL)
-        larger = sequence_bounds(Population(samples), LEVEL)
+        bounds, larger = (bounds_of(samples, size) for size in (SET, math.inf))
         for size, own in cost.items():
             assert own / min(cost.values()) - 1 <= bounds[size] + 1e-9
             assert bounds[size] < larger[size]
@@ -162,15 +170,11 @@ def test_bounds_of_a_set_are_true_and_narrow(design):
 
 def test_no_more_prompts_are_feared_than_are_left(design):
     """With one prompt left the guard adds one like the heaviest, with none none."""
-
-    def bound(samples, size):
-        return sequence_bounds(Population(samples, size=size), LEVEL)[16]
-
     first = choose(design, np.arange(20))
     samples = Samples.of(
         zip(*[first.sample(np.random.default_rng(0), 8) for _ in range(2)], strict=True)
     )
-    bounds = [bound(samples, size) for size in (20, 21, 22, 23)]
+    bounds = [bounds_of(samples, size)[16] for size in (20, 21, 22, 23)]
     assert bounds == sorted(bounds)
     assert bounds[0] < bounds[1] < bounds[3]
 

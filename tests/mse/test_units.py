@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from mse_lab.estimators import find_estimators
-from mse_lab.mse.budget import Constants, Population
+from mse_lab.mse.constants import Constants
 from mse_lab.mse.curves import Curves, disagreement, measure_curves
 from mse_lab.mse.decomposition import PARTS
 from mse_lab.mse.reference_noise import (
     aggregate_norm2_error,
     draw_reference_noise,
-    gradient_noise,
 )
 from mse_lab.mse.regime import aggregate_place, crossing_size
 from mse_lab.mse.replicates import measure_errors
+from mse_lab.mse.whole_gradient import noise_of_all
+from populations import table_of
 from simulated import make_design
 
 LEVEL, SIZES, NAMES = 0.95, (4, 8), ["vanilla", "grpo", "oracle", "best-constant"]
@@ -32,7 +33,7 @@ def squares_and_ratios(design):
     curves, estimators = Curves(pools, noise), find_estimators(NAMES, SIZES)
     errors = measure_errors(pools, estimators, SIZES)
     squares, ratios = (
-        [*gradient_noise(pools), aggregate_norm2_error(pools)],
+        [*noise_of_all(pools), aggregate_norm2_error(pools)],
         [noise.degrees],
     )
     for both in measure_curves(curves, estimators, errors).values():
@@ -43,7 +44,7 @@ def squares_and_ratios(design):
                 statistic = curve.statistic(part)
                 found += [*curve.interval(part, LEVEL), statistic.error]
                 ratios.append(statistic.degrees)
-    known, moments = Population(pools), curves.moments
+    known, moments = table_of(pools), curves.moments
     for name in Constants._fields:
         squares += known.constant(name, LEVEL)
     ratios += [*known.best_group_size(LEVEL), known.effective_prompts]

@@ -1,19 +1,25 @@
-"""The advice in words: the screen, the page and the last lines of a run."""
+"""The advice in words: every verdict, with every unknown, on one screen of 80 columns."""
 
+import json
 import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import yaml
 
+from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
-from mse_lab.report.advice_report import (
-    advice_text,
-    answer,
-    headline,
-    say_prompts,
-)
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.report.advice_files import advise_run, say_advice
+from mse_lab.report.advice_report import advice_text, headline
+from mse_lab.results.checks import Check
+from mse_lab.results.folder import ResultsFolder
+from simulated import make_design, write_tables
+
+SAVES, STEPS = Estimate(0.28, 0.25, 0.31), Estimate(0.023, 0.016, 0.031)
 
 
 def plain(text):
@@ -21,110 +27,218 @@ def plain(text):
     return " ".join(text.split())
 
 
-def test_a_failed_check_leaves_no_advice(known):
-    found = replace(known[2], held=False, warnings=("raise pool.replicate",))
-    text = advice_text(found)
-    assert text.splitlines() == [
+@pytest.fixture
+def advice(known):
+    return replace(
+        known[2],
+        verdict="change",
+        set_to=4,
+        saves=SAVES,
+        steps_saved=None,
+        completions_per_step=None,
+        at_most=0.5,
+        at_least=0.2,
+        of_loss=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {},
+            "Set num_generations = 4: it saves at most 28% (25 to 31) of the completions "
+            "for the same error.",
+        ),
+        (
+            {"completions_per_step": 1024, "steps_saved": STEPS},
+            "Set num_generations = 4: it saves 2% (2 to 3) of the steps at your "
+            "1,024 completions each.",
+        ),
+        (
+            {"saves": None, "at_most": math.inf},
+            "Set num_generations = 4: it needs fewer completions for the same error.",
+        ),
+        (
+            {"verdict": "keep", "set_to": 8, "at_most": 0.041, "of_loss": False},
+            "Keep num_generations = 8: it needs at most 5% more completions for the same "
+            "error than the best. This is about GRPO-type's error: your loss is not known "
+            "at these sizes.",
+        ),
+        (
+            {"verdict": "keep", "set_to": 8, "at_most": math.inf},
+            "Keep num_generations = 8: no size needs far fewer completions for the same "
+            "error.",
+        ),
+        (
+            {"verdict": "cannot tell", "set_to": 8, "at_most": 0.25, "at_least": 0.0},
+            "Cannot tell whether num_generations = 8 is all right: a change could save at "
+            "most 20% of the completions for the same error.",
+        ),
+        (
+            {"verdict": "cannot tell", "at_most": math.inf, "completions": 768},
+            "Cannot tell whether num_generations = 8 is all right: nothing bounds what a "
+            "change could save of the completions for the same error. Some change saves at "
+            "least 17%. The prompts at hand would hardly tell.",
+        ),
+        (
+            {"verdict": "cannot tell", "at_most": 0.25, "at_least": 0.0, "needed": 1843},
+            "Cannot tell whether num_generations = 8 is all right: a change could save at "
+            "most 20% of the completions for the same error. To tell takes more than "
+            "1,800 prompts.",
+        ),
+    ],
+)
+def test_the_headline(advice, changes, words):
+    assert headline(replace(advice, **changes)) == words
+
+
+def test_the_screen(advice):
+    """At most 26 lines of 80 columns, the verdict first and warnings last, and whole."""
+    text = advice_text(advice)
+    assert len(text.splitlines()) <= 26
+    assert plain(text).startswith(f"{headline(advice)} Judged: TRL's defaults")
+    found = replace(advice, warnings=(f"94.7% were cut: {'raise it ' * 30}".strip(),))
+    assert plain(advice_text(found)).endswith(f"warning: {found.warnings[0]}")
+    for width in (80, 100):
+        assert max(map(len, advice_text(found, width).splitlines())) <= width
+    assert plain(advice_text(found, width=100)) == plain(advice_text(found))
+
+
+def test_a_failed_check_leaves_no_advice(advice):
+    found = replace(advice, held=False, warnings=("raise pool.replicate",))
+    assert advice_text(found).splitlines() == [
         "No advice: a built-in check of this run FAILED; checks.json says which.",
         "warning: raise pool.replicate",
     ]
 
 
-def test_no_upper_bound(known):
-    best = Estimate(math.inf, 20.0, math.inf)
-    found = replace(known[2], best=best)
-    text = plain(advice_text(found))
-    words = "G* = at least 20.0 (more than these 60 prompts would bound it); MSE"
-    assert words in text
-    assert not re.search(r"\binf\b", text)
-
-
 @pytest.mark.parametrize(
-    ("sizes", "words"),
+    ("changes", "words"),
     [
-        ((5, 4, 9), "beats vanilla (no baseline) from G = 5 on (4 to 9)."),
-        ((5, 4, math.inf), "beats vanilla (no baseline) from G = 5 on (4 to never)."),
-        ((math.inf, 4, math.inf), "at no G; the interval is from 4 on, to never."),
         (
-            (math.inf,) * 3,
+            {"best": Estimate(math.inf, 20.0, math.inf)},
+            "G* = at least 20.0 (more than these 60 prompts would bound it).",
+        ),
+        ({"gradient2": Estimate(1.0, -1.0, 3.0)}, "is not significantly positive"),
+        (
+            {"noise_scale": Estimate(math.inf, 40.0, math.inf)},
+            "is made at at least 40 completions a step",
+        ),
+        (
+            {"beats_vanilla_from": Estimate(5, 4, 9)},
+            "beats vanilla (no baseline) from G = 5 on (4 to 9).",
+        ),
+        (
+            {"beats_vanilla_from": Estimate(5, 4, math.inf)},
+            "beats vanilla (no baseline) from G = 5 on (4 to never).",
+        ),
+        (
+            {"beats_vanilla_from": Estimate(math.inf, 4, math.inf)},
+            "at no G; the interval is from 4 on, to never.",
+        ),
+        (
+            {"beats_vanilla_from": Estimate(math.inf, math.inf, math.inf)},
             "Over all prompts together GRPO-type never beats vanilla (no baseline).",
+        ),
+        (
+            {"population": 60},
+            "said of these 60 prompts alone (prompts.population = these), all measured.",
+        ),
+        ({"population": 400}, "if no kind of fewer than"),
+        (
+            {"completions": 768, "differentiated": 700, "stopped": "budget"},
+            "768 completions of 60 prompts were drawn, 700 differentiated, and the budget "
+            "is spent",
         ),
     ],
 )
-def test_where_grpo_beats_vanilla(known, sizes, words):
-    text = plain(advice_text(replace(known[2], beats_vanilla_from=Estimate(*sizes))))
+def test_what_else_is_said(advice, changes, words):
+    text = plain(advice_text(replace(advice, **changes)))
     assert words in text
-    assert not re.search(r"\binf\b", text)
-
-
-def test_an_unmeasurable_gradient_has_bounds_only(known):
-    unknown = Estimate(math.inf, 40.0, math.inf)
-    assert "different from zero" not in advice_text(known[2])
-    text = advice_text(replace(known[2], noise_scale=unknown, relative_error=unknown))
-    assert "||g||^2 over random prompts is not significantly different from zero" in plain(
-        text
-    )
-    assert text.count("at least 40") == 1
-    assert not re.search(r"\binf\b", text)
-
-
-def test_the_screen(known):
-    """At most 24 lines of 80 columns; warnings first, then the verdict, and whole."""
-    assert len(advice_text(known[2]).splitlines()) <= 24
-    remedy = f"94.7% were cut: {'raise it ' * 30}".strip()
-    found = replace(known[2], warnings=(remedy, "another"))
-    text = advice_text(found)
-    verdict = plain(headline(known[2]))
-    assert plain(text).startswith(f"warning: {remedy} warning: another {verdict} Judged:")
-    assert max(map(len, text.splitlines())) <= 80
-    assert max(map(len, advice_text(found, width=100).splitlines())) <= 100
-    assert plain(advice_text(found, width=100)) == plain(text)
-
-
-def test_least_error_is_not_best_training(known):
-    text = plain(advice_text(known[2]))
-    assert "This minimises gradient error. Where the reward ignores the wording" in text
+    assert not re.search(r"\b(inf|nan)\b", text)
 
 
 @pytest.mark.parametrize(
     ("side", "words"),
     [
-        (
-            "above",
-            "above (1-V)/(2-V) = 0.400: a baseline near V reduces the error. GRPO-type",
-        ),
-        (
-            "below",
-            "below (1-V)/(2-V) = 0.400: a baseline near V increases the error. GRPO-type",
-        ),
-        (
-            "undecided",
-            "is 0.30 (0.20 to 0.50), not significantly different from (1-V)/(2-V) = 0.400",
-        ),
+        ("above", "above (1-V)/(2-V) = 0.400: a baseline near V reduces the error."),
+        ("below", "below (1-V)/(2-V) = 0.400: a baseline near V increases the error."),
+        ("undecided", "0.30 (0.20 to 0.50), not significantly different from (1-V)/(2-V)"),
     ],
 )
-def test_the_regime(known, side, words):
+def test_the_regime(advice, side, words):
     rho, best = Estimate(0.3, 0.2, 0.5), Estimate(0.4, 0.35, 0.45)
     one = Regime(side, True, 1.0, best, rho, 0.4, 0.25, 58, 12, 60)
-    text = plain(advice_text(replace(known[2], regime=one)))
-    assert words in text
-    assert say_prompts(replace(known[2], regime=one)) == (
-        "Taken singly, GRPO-type's baseline seems to pay on 12 of 60 prompts; "
-        "median rho 0.250."
-    )
+    assert words in plain(advice_text(replace(advice, regime=one)))
     graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
-    text = plain(advice_text(replace(known[2], regime=graded)))
+    text = plain(advice_text(replace(advice, regime=graded)))
     assert "The best constant baseline is 0.40 (0.35 to 0.45), " in text
-    assert "V/2 = 0.5" in text
     assert "rho" not in text
     nowhere = graded._replace(best_baseline=UNKNOWN)
-    assert "V/2" not in advice_text(replace(known[2], regime=nowhere))
+    assert "V/2" not in advice_text(replace(advice, regime=nowhere))
 
 
-def test_the_last_lines_of_a_run(known):
-    lines = list(answer(known[2]))
-    assert len(lines) <= 8
-    assert lines[0] == headline(known[2])
-    assert lines[1].startswith("Judged: TRL's defaults")
-    failed = replace(known[2], held=False)
-    assert list(answer(failed)) == [headline(failed)]
+PROBE = {
+    "model": {"path": "none"},
+    "prompts": {"source": "none"},
+    "interval": {"resamples": 100},
+}
+
+
+def write_run(folder, pools, ok=True):
+    results = ResultsFolder(folder)
+    results.write("pools.npz", vars(pools))
+    values = parse_probe(PROBE, "test").model_dump(mode="json")
+    sizes = (pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1])
+    values["pool"] = dict(zip(("reference", "replicate"), sizes, strict=True))
+    values["group_sizes"] = [pools.largest_group]
+    results.file("config.yaml").write_text(yaml.safe_dump(values))
+    results.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
+    write_tables(results, "test", pools.prompts)
+    return results
+
+
+def test_numbers_for_programs(tmp_path, known):
+    results = write_run(tmp_path / "run", known[1])
+    said = json.loads(say_advice(advise_run(results.path, None, 2048), as_json=True))
+    assert said["headline"].startswith(("Set", "Keep", "Cannot tell"))
+    assert said["best"]["low"] < said["best"]["value"] < said["best"]["high"]
+    assert said["completions_per_step"] == 2048
+    assert {row["completions_per_step"] for row in said["progress"]} == {
+        *(64, 256, 1024, 4096, 2048)
+    }
+    assert said["num_generations"] == said["set_to"]
+    assert not list(results.path.glob("advice.*"))
+
+
+def test_an_answer_without_pools_is_the_one_that_was_kept(tmp_path, known):
+    results = write_run(tmp_path / "run", known[1])
+    advice = advise_run(results.path)
+    results.write("advice.json", advice.as_dict())
+    results.file("pools.npz").unlink()
+    assert advise_run(results.path).as_dict() == advice.as_dict()
+    with pytest.raises(InputError, match=r"has no pools.npz, only the answer for trl"):
+        advise_run(results.path, None, 2048)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line"),
+    [
+        (lambda run: run.file("pools.npz").unlink(), "tables only; measure it"),
+        (lambda run: run.file("mse.csv").unlink(), "no finished run"),
+    ],
+)
+def test_a_folder_that_is_no_finished_run(tmp_path, known, spoil, line):
+    results = write_run(tmp_path / "run", known[1])
+    spoil(results)
+    with pytest.raises(InputError, match=line):
+        advise_run(results.path)
+
+
+def test_a_refusal_names_the_folder(tmp_path):
+    rng = np.random.default_rng(8)
+    results = write_run(tmp_path / "one", make_design(rng, prompts=1).draw(rng, 32, 2, 4))
+    with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
+        advise_run(results.path)
+    assert issubclass(NoAnswer, InputError)

@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from claimed_runs import draw
-from designs import scaled
 from log_makers import groups_of, summarise
 from mse_lab.answers.advice import advise
 from mse_lab.answers.evidence import judge_runs
-from mse_lab.answers.sampled_run import SampledRun
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.claims_report import claims_screen
 from mse_lab.report.rollouts_report import rollouts_text
-from populations import choose, population
+from populations import choose, evidence_of, population, scaled
 
 POWER = re.compile(r"\de[+-]?\d")
 DIGITS = re.compile(r"[1-9]\d*\.\d{5}|\.0*[1-9]\d{5}")
@@ -83,8 +81,7 @@ def test_of_advice(prompts, spread):
         design = population(np.random.default_rng(1))
         some = choose(design, rng.integers(0, design.prompts, prompts))
         some = scaled(some, np.exp(spread * rng.standard_normal(prompts)))
-        run = SampledRun("odd", Samples.of(some.sample(rng, 8)), "budget")
-        text = advice_text(advise(run))
+        text = advice_text(advise(evidence_of(Samples.of(some.sample(rng, 8)))))
         assert not forbidden(text), (forbidden(text), text)
 
 

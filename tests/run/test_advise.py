@@ -22,7 +22,7 @@ from mse_lab.run.progress import AdviceProgress
 
 
 class Said(NamedTuple):
-    stop: str | None
+    stop: bool
     words: str
 
 
@@ -39,8 +39,8 @@ def deciding(*stops):
     """Decide by a list, and remember how many prompts and completions each look had."""
     seen = []
 
-    def decide(samples):
-        seen.append((len(samples), sum(block.completions for block in samples[0])))
+    def decide(table):
+        seen.append((table.prompts, table.moments.value_trials[0]))
         return Said(stops[len(seen) - 1], f"look {len(seen)}")
 
     return decide, seen
@@ -59,7 +59,7 @@ def measure(probe, tmp_path):
 
 def test_it_goes_on_until_a_look_says_stop(measure, capsys):
     """At eight completions rewards differ within one prompt, and nothing is decided."""
-    decide, seen = deciding(None, None, "regret")
+    decide, seen = deciding(False, False, True)
     found = measure(decide)
     assert seen == [(5, 16), (5, 24), (5, 36)]
     assert found.look == (5, 36)
@@ -79,21 +79,21 @@ def test_it_goes_on_until_a_look_says_stop(measure, capsys):
 
 
 def test_a_later_start_says_the_same_without_sampling(measure, monkeypatch):
-    first = measure(deciding(None, "width")[0])
+    first = measure(deciding(False, True)[0])
     monkeypatch.setattr(kept, "sample_prompt", None)
-    again = measure(deciding(None, "width")[0])
+    again = measure(deciding(False, True)[0])
     for one, other in zip(chain(*first.prompts), chain(*again.prompts), strict=True):
         for name in vars(one):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     with pytest.raises(TypeError):
-        measure(deciding(None, "width")[0], fresh=True)
+        measure(deciding(False, True)[0], fresh=True)
 
 
 @pytest.mark.parametrize(
     ("budget", "last", "stopped"),
     [(60, (5, 12), "budget"), (80, (5, 16), "budget"), (119, (5, 23), "budget"),
      (120, (5, 24), "budget"),
-     (None, (5, 271), "exhausted")],
+     (8192, (5, 271), "exhausted")],
 )  # fmt: skip
 def test_what_ends_it_where_nothing_is_known(measure, budget, last, stopped, monkeypatch):
     """The number of completions alone: samples of one size stand for all."""
@@ -105,7 +105,7 @@ def test_what_ends_it_where_nothing_is_known(measure, budget, last, stopped, mon
             subject, index, range(16), most, checked=checked
         ),
     )
-    found = measure(lambda samples: Said(None, ""), budget=budget)
+    found = measure(lambda table: Said(False, ""), budget=budget)
     assert (found.look, found.stopped) == (Look(*last), stopped)
 
 
@@ -143,12 +143,12 @@ def test_an_answer_takes_two_prompts_whose_rewards_differ(
         return np.arange(len(texts)) % 2.0 * (place < differ), 0
 
     monkeypatch.setattr("mse_lab.measurement.prompt.reward_completions", reward)
-    found = measure(deciding("width")[0], budget=40)
+    found = measure(deciding(True)[0], budget=40)
     assert (found.decision is not None) == decided
 
 
 def test_the_first_prompt_is_shown_as_the_model_gets_it(measure, capsys):
-    measure(deciding("precise")[0])
+    measure(deciding(True)[0])
     said = capsys.readouterr().err
     assert re.search(r"^first prompt, \S+, as the model gets it: '.+'$", said, re.M)
     assert re.search(r"^rewards: 1 for its reference answer '\d', 0 for '\d'$", said, re.M)
@@ -160,8 +160,8 @@ def ones(reward, texts, prompt, ids):
 
 def test_a_sample_warns_as_a_run_does(measure):
     """By the completions of the last look, which its shards keep, counted once more."""
-    found = measure(deciding(None, "width")[0])
-    again = measure(deciding(None, "width")[0])
+    found = measure(deciding(False, True)[0])
+    again = measure(deciding(False, True)[0])
     assert found.warnings == again.warnings
     alike, cut = found.warnings
     equal = sum(not rewards_differ(blocks) for blocks in found.prompts)
@@ -176,7 +176,7 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
 
     class Second:
         def agree(self, decide, kind=None):
-            return "regret"
+            return True
 
     class OfTheSecond:
         order, processes = range(5), Second()
@@ -193,8 +193,8 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
 
 
 def test_another_probe_s_samples_are_refused(measure, probe, tmp_path):
-    measure(deciding("regret")[0])
+    measure(deciding(True)[0])
     other = probe.model_copy(update={"seed": 3})
     spec = prepare("small", other, tmp_path / "out" / ADVICE, tmp_path)
     with pytest.raises(InputError, match=r"seed is 0 there, 3 here.*over with --fresh"):
-        sample_probe(spec, deciding("regret")[0])
+        sample_probe(spec, deciding(True)[0])

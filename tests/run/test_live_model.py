@@ -1,13 +1,14 @@
 """The model of a trainer, measured between two of its steps."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import transformers
 
 from mse_lab.errors import InputError
-from mse_lab.mse.verdict import decide
+from mse_lab.mse.rule import Question, decide
 from mse_lab.results.checks import Check
 from mse_lab.run.live_model import (
     live_inputs,
@@ -42,12 +43,15 @@ def given(checkpoint):
     )
 
 
+LOOK = partial(decide, question=Question())
+
+
 def short(text, row):
     return float(len(text) % 2)
 
 
 def sample(given, args=ARGS):
-    return sample_live(live_inputs(given, args, ROWS, short), decide, 96)[1]
+    return sample_live(live_inputs(given, args, ROWS, short), LOOK, 96)[1]
 
 
 def test_mixed_precision_is_left_out_and_comes_back(given):
@@ -66,7 +70,7 @@ def test_mixed_precision_is_left_out_and_comes_back(given):
 def test_its_forward_comes_back_after_an_error(given):
     given["model"].forward = short
     with pytest.raises(InputError, match="budget = 3"):
-        sample_live(live_inputs(given, ARGS, ROWS, short), decide, 3)
+        sample_live(live_inputs(given, ARGS, ROWS, short), LOOK, 3)
     assert given["model"].forward is short
 
 

@@ -16,10 +16,9 @@ from mse_lab.mse.intervals import Estimate
 from truths import Told
 
 KINDS = {
-    "G*", "MSE at a budget", "b* of the run", "beats vanilla from",
-    "c1", "c2", "c3", "constant baselines", "cost of a size",
-    "cost of an alternative", "law", "mse", "noise scale",
-    "numbers of claims", "ratio", "regime's side", "rho of a prompt",
+    "G*", "b* of the run", "beats vanilla from",
+    "c1", "c2", "c3", "constant baselines", "law", "mse", "noise scale",
+    "numbers of claims", "price", "progress", "ratio", "regime's side", "rho of a prompt",
     "rho of the run", "scale_free_mse", "scale_free_ratio", "true statements",
     "zero-variance groups", "||g||^2",
 }  # fmt: skip
@@ -82,10 +81,10 @@ def test_a_change_of_what_is_all_right_is_false():
 def test_verdicts_are_true(name):
     """Ten runs of a population whose size is to be changed: none keeps it."""
     case, rng = VERDICTS[name], np.random.default_rng(1)
-    costs = levels.exact_costs(case.whole)
+    costs = levels.exact_costs(case.whole, 0)
     for _ in range(10):
         ruling, completions = levels.run_until(case, rng)
-        told = levels.Told(ruling, completions, costs[ruling.own_loss])
+        told = levels.Told(ruling, completions, costs[ruling.of_loss])
         assert ruling.verdict == "change"
         assert not told.wrong_size
         assert not told.bound_false
@@ -93,10 +92,12 @@ def test_verdicts_are_true(name):
 
 def test_a_population_keeps_its_place_in_the_table(tmp_path):
     path = tmp_path / "verdicts.csv"
-    for name, runs in (("weak g", 1), ("V 0.1 to 0.9", 1), ("weak g", 2)):
-        levels.replace_row(path, {"design": name, "runs": runs})
+    cells = ("weak g", 64, 1), ("V 0.1 to 0.9", 0, 1), ("weak g", 64, 2), ("weak g", 0, 1)
+    for cell in cells:
+        row = dict(zip((*levels.KEYS, "runs"), cell, strict=True))
+        levels.replace_row(path, row)
     rows = levels.read(path).to_numpy().tolist()
-    assert rows == [["V 0.1 to 0.9", "1"], ["weak g", "2"]]
+    assert rows == [["V 0.1 to 0.9", "0", "1"], ["weak g", "0", "1"], ["weak g", "64", "2"]]
 
 
 SIZE = speed.Size("test", 40, hidden=32, inner=48, layers=2, heads=2)

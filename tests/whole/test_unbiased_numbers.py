@@ -12,10 +12,9 @@ import numpy as np
 
 from benchmarks.coverage import told_by
 from designs import POPULATIONS
-from mse_lab.answers import advice
-from mse_lab.answers.sampled_run import SampledRun
+from mse_lab.answers.advice import advise
 from mse_lab.mse.samples import Samples
-from populations import choose
+from populations import choose, evidence_of
 from truths import Told, Truth, of_advice
 
 POPULATION, RUNS = "reference 16", 60
@@ -39,27 +38,24 @@ def off_on_average(runs: Iterable[Sequence[Told]]) -> dict[tuple[str, str], floa
     }
 
 
-def test_no_number_is_off_on_average(monkeypatch):
+def test_no_number_is_off_on_average():
     """Five standard errors of 60 runs."""
-    monkeypatch.setattr(advice, "CURVE_SIZES", ())
     off = off_on_average(told_by(POPULATION, seed)[0] for seed in range(RUNS))
     assert {kind for kind, _ in off} > {"mse", "law", "ratio", "c1", "G*"}
     assert not {key: round(z, 1) for key, z in off.items() if abs(z) > 5}
 
 
 def advised(seed: int) -> list[Told]:
-    """What advice from few completions says; the costs are over the same size each time."""
+    """What advice from few completions says."""
     whole, rng = POPULATIONS["V 0.1 to 0.9"].whole, np.random.default_rng(seed)
     prompts = choose(whole, rng.integers(0, whole.prompts, PROMPTS))
     samples = Samples.of(prompts.sample(rng, COMPLETIONS))
-    said = advice.advise(SampledRun("few", samples, "budget", resamples=100))
-    return [one for one in of_advice(said, Truth(whole)) if one.kind != "cost of a size"]
+    return [*of_advice(advise(evidence_of(samples)), Truth(whole))]
 
 
-def test_no_number_of_advice_is_off_on_average(monkeypatch):
+def test_no_number_of_advice_is_off_on_average():
     """Five standard errors of 60 runs; with V B a product of means c2 is off by twelve."""
-    monkeypatch.setattr(advice, "CURVE_SIZES", ())
     off = off_on_average(map(advised, range(RUNS)))
-    kinds = {"c1", "c2", "c3", "G*", "noise scale", "rho of the run", "MSE at a budget"}
+    kinds = {"c1", "c2", "c3", "G*", "noise scale", "rho of the run", "progress"}
     assert {kind for kind, _ in off} > kinds
     assert not {key: round(z, 1) for key, z in off.items() if abs(z) > 5}

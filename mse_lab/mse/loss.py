@@ -1,4 +1,4 @@
-"""What groups of each size cost for the user's own loss, and where an estimator points.
+"""A loss over random prompts: where its gradient estimate points, how noisy, at what cost.
 
 For an estimator whose mean is h(x) = slope(x) g(x), which for rewards 0 and 1 is any whose
 weights depend on a group's rewards alone, with hbar = E h(X) and of one group
@@ -6,38 +6,40 @@ weights depend on a group's rewards alone, with hbar = E h(X) and of one group
     E||g_hat||^2 = ||hbar||^2 + (between + within) / B,
     between = E||h(X) - hbar||^2,  within = E[tr Var(g_hat | X)].
 
-A factor of g_hat is a matter of the learning rate, so what counts is the scale-free MSE,
-min_a E||a g_hat - g||^2 = ||g||^2 - <hbar, g>^2 / E||g_hat||^2. The squared cosine of hbar
-with g is a ratio of estimates. Where slopes differ it is too large by order 1/P, which may
-exceed the whole relative MSE; the jackknife subtracts this bias.
+A factor of g_hat is a matter of the learning rate. What counts is the share of the possible
+progress that a step makes (`progress.py`),
 
-The cost of a group size G is the number of completions, over the budget N, with which an
-estimator reaches the scale-free error that a base, the same or another estimator at some
-group size, has at N. With q = G x noise / ||hbar||^2 of one completion, the estimator's
-noise scale, and c the cosine of hbar with g, the base's error is 1 - c_0^2 / (1 + q_0 / N):
+    <hbar, g>^2 / (||g||^2 E||g_hat||^2) = c^2 / (1 + q/N),
 
-    cost = (q / N) / (c^2 / c_0^2 (1 + q_0 / N) - 1),
+c the cosine of hbar with g, and q = G (between + within) / ||hbar||^2 the noise scale in
+completions. So a training needs steps in proportion to the cost
 
-q / q_0 where c = c_0. For GRPO-type q ||g||^2 is c1 G + c2 + c3/(G-1), a mean over prompts;
-for other losses a cost is a ratio of means over prompts and pairs of them, of which bounds
-take the linear part, by the jackknife: beyond the asymptotics of the confidence sequence
-they neglect terms of the order of one over the number of prompts.
+    cost(G, N) = ||g||^2 (N + q) / c^2,
+
+which is N ||g||^2 + N MSE for an unbiased estimator, where c = 1; there the costs of two
+sizes share ||g||^2 and need not divide by it. At N = 0 the ratio of two costs is that of
+the completions for equal progress, the limit of small batches.
+
+The squared cosine is a ratio of estimates, which is too large by order 1/P where slopes
+differ; the jackknife subtracts this bias. Bounds of a ratio of costs take the linear part,
+by the jackknife: they neglect terms of the order of one over the number of prompts.
 
 The law of a biased loss needs G + 3 completions of each prompt. Where few are drawn, larger
 groups are compared by unimodality: cost falls to its least and rises again. So if it rises
 at the largest size that is known, the best size is among the known ones (`is_bracketed`).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.estimators import Estimator, find_estimator
-from mse_lab.mse.budget import Constants, Population, mse_times_budget
+from mse_lab.mse.constants import Constants, mse_times_budget
 from mse_lab.mse.laws import BinaryLaw, find_law
 from mse_lab.mse.prompt_samples import raise_to_zero
+from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.probe.schema import EstimatorEntry
 
 
@@ -57,17 +59,16 @@ class Direction(NamedTuple):
         return self.between + self.within
 
 
-def find_direction(population: Population, slope_P: Floats, within_P: Floats) -> Direction:
+def find_direction(table: PromptTable, slope_P: Floats, within_P: Floats) -> Direction:
     """Estimate where an estimator points, by its slope and noise on each prompt, (S,)."""
-    samples, ones = population.prompt_samples, np.ones_like(slope_P)
-    own_P = population.gradient2_P
-    mean_norm2 = population.mean_products(slope_P, slope_P)
-    inner = population.mean_products(slope_P, ones)
-    norms2 = mean_norm2 * population.mean_products(ones, ones)
+    samples, ones = table.prompt_samples, np.ones_like(slope_P)
+    mean_norm2 = table.mean_products(slope_P, slope_P)
+    inner = table.mean_products(slope_P, ones)
+    norms2 = mean_norm2 * table.mean_products(ones, ones)
     return Direction(
         mean_norm2=mean_norm2,
         cosine2=samples.without_bias(divide(inner**2, norms2)),
-        between=raise_to_zero(samples.means(slope_P**2 * own_P) - mean_norm2),
+        between=raise_to_zero(samples.means(slope_P**2 * table.gradient2_P) - mean_norm2),
         within=samples.means(within_P),
     )
 
@@ -75,12 +76,11 @@ def find_direction(population: Population, slope_P: Floats, within_P: Floats) ->
 # Baselines that are one number for each prompt, or one for all prompts.
 CONSTANT = ("vanilla", "batch-mean", "best-constant")
 
+# GRPO-type's weights, and these up to a factor.
+GRPO_TYPE = ("grpo", "centred")
+
 # What divides by a number of a large batch, or subtracts it: one factor, or baseline.
 _OF_LARGE_BATCHES = {"batch-std": "centred", "reinforce++": "batch-mean"}
-
-# Costs of sizes over samples of prompts; bounds of their ratios, (K, K), by whose they are.
-Costs = Mapping[int, Floats]
-Bound = Callable[[Costs, bool], Floats]
 
 
 class Aim(NamedTuple):
@@ -88,30 +88,28 @@ class Aim(NamedTuple):
 
     noise: Floats  # G x the variance of a group, over random prompts.
     signal: Floats  # ||hbar||^2.
-    cosine2: Floats  # Squared cosine of its mean with g.
+    gradient2: Floats  # ||E g(X)||^2.
+    cosine2: Floats | None  # Squared cosine of its mean with g; None where that is g.
 
     @classmethod
-    def of(cls, direction: Direction, group_size: int) -> Self:
+    def of(cls, direction: Direction, constants: Constants, group_size: int) -> Self:
         """Take the aim of a direction in groups of a size."""
-        return cls(group_size * direction.noise, direction.mean_norm2, direction.cosine2)
+        noise = group_size * direction.noise
+        return cls(noise, direction.mean_norm2, constants.gradient2, direction.cosine2)
 
     @classmethod
     def of_unbiased(cls, constants: Constants, name: str, group_size: int) -> Self:
         """Take the aim of GRPO-type, or of a constant baseline, by c1 to c3 and theirs."""
         noise = mse_times_budget(name, constants, group_size)
-        return cls(noise, constants.gradient2, np.ones_like(noise))
+        return cls(noise, constants.gradient2, constants.gradient2, None)
 
-    def cost(self, base: "Aim", budget: float) -> Floats:
-        """Completions for the scale-free error of the base at a budget, over the budget.
-
-        Very large where no number of completions suffices. A signal that both share, as
-        unbiased ones do, cancels.
-        """
-        nearer = divide(self.cosine2, base.cosine2)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            signal = np.where(self.signal == base.signal, 1, self.signal / base.signal)
-        needed = (nearer - 1) * budget * self.signal + nearer * base.noise * signal
-        return divide(self.noise, needed, LARGEST)
+    def cost(self, completions: float) -> Floats:
+        """Steps at N completions each, in proportion; at N = 0 completions instead."""
+        if self.cosine2 is None:
+            return np.asarray(self.noise + completions * raise_to_zero(self.gradient2))
+        scale = divide(self.noise, self.signal, LARGEST)
+        needed = self.gradient2 * (completions + scale)
+        return divide(needed, self.cosine2, LARGEST)
 
 
 def without_batch(entry: EstimatorEntry) -> EstimatorEntry:
@@ -130,67 +128,69 @@ def without_batch(entry: EstimatorEntry) -> EstimatorEntry:
 
 
 def find_aims(
-    population: Population, entry: EstimatorEntry, sizes: Sequence[int], *, binary: bool
+    table: PromptTable, entry: EstimatorEntry, sizes: Sequence[int]
 ) -> dict[int, Aim]:
     """Find where an estimator points at each size that its law is known at.
 
     Args:
-        population: The prompts that were measured.
+        table: The prompts that were measured.
         entry: The estimator, as in a probe.
         sizes: Group sizes.
-        binary: Whether all rewards are 0 or 1.
 
     Returns:
         Aims by size; none where it has no law.
     """
-    entry, constants = without_batch(entry), population.samples
+    entry, constants = without_batch(entry), table.samples
     if entry in CONSTANT:
         return {size: Aim.of_unbiased(constants, str(entry), size) for size in sizes}
     estimator = find_estimator(entry)
-    if estimator.name in ("grpo", "centred"):
+    if estimator.name in GRPO_TYPE:
         return {
             size: Aim.of_unbiased(constants, "grpo", size) for size in sizes if size > 1
         }
-    directions = law_directions(population, estimator, sizes, binary=binary)
-    return {size: Aim.of(direction, size) for size, direction in directions.items()}
+    directions = law_directions(table, estimator, sizes)
+    return {
+        size: Aim.of(direction, constants, size) for size, direction in directions.items()
+    }
 
 
 def law_directions(
-    population: Population, estimator: Estimator, sizes: Sequence[int], *, binary: bool
+    table: PromptTable, estimator: Estimator, sizes: Sequence[int]
 ) -> dict[int, Direction]:
     """Find directions by the law of an estimator of the rewards alone; {} without one."""
-    moments, directions = population.moments, {}
+    moments, directions = table.moments, {}
     for size in sizes:
-        law = find_law(estimator, size, binary=binary)
+        law = find_law(estimator, size, binary=table.binary)
         known = not isinstance(law, BinaryLaw) or law.knows_mean(moments)
         if law is not None and known and size >= max(estimator.smallest_group, 2):
             mean = law(moments)
             noise_P = mean.second - mean.slope**2 * moments.gradient2
-            directions[size] = find_direction(population, mean.slope, noise_P)
+            directions[size] = find_direction(table, mean.slope, noise_P)
     return directions
 
 
-def own_costs(
-    population: Population,
+# Costs of sizes over samples of prompts, (S,).
+Costs = Mapping[int, Floats]
+
+
+def costs_of_loss(
+    table: PromptTable,
     entry: EstimatorEntry,
     present: int,
     sizes: Collection[int],
-    budget: float,
-    *,
-    binary: bool,
+    completions: float,
 ) -> dict[int, Floats]:
-    """Price group sizes of a loss against its present one, over samples of prompts.
+    """Cost of each group size of a loss at N completions a step, over samples of prompts.
 
     Returns:
-        Size -> cost (S,), 1 at the present size; empty where no law gives it there.
+        Size -> cost (S,); empty where no law gives it at the present size.
     """
     if without_batch(entry) in CONSTANT:
         sizes = {1, *sizes}
-    aims = find_aims(population, entry, sorted({*sizes, present}), binary=binary)
+    aims = find_aims(table, entry, sorted({*sizes, present}))
     if present not in aims:
         return {}
-    base = aims[present]
-    return {size: aim.cost(base, budget) for size, aim in aims.items()}
+    return {size: aim.cost(completions) for size, aim in aims.items()}
 
 
 def is_bracketed(sizes: Sequence[int], upper_KK: Floats, largest: int) -> bool:

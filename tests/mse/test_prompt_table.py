@@ -7,14 +7,25 @@ import pytest
 from scipy import stats
 
 from mse.test_reference_noise import independent_design
-from mse_lab.mse.budget import Population
 from mse_lab.mse.moments import pool_moments
+from mse_lab.mse.whole_gradient import gradient2_of_all
+from populations import table_of
 from simulated import make_design
 
 
-def make_population(prompts, reference=256):
+def make_pools(prompts, reference=256):
     rng = np.random.default_rng(1)
-    return Population(make_design(rng, prompts).draw(rng, reference, 2, 4))
+    return make_design(rng, prompts).draw(rng, reference, 2, 4)
+
+
+def make_table(prompts):
+    return table_of(make_pools(prompts))
+
+
+def with_gradient2(pools, gradient2_P):
+    """The table of pools, with other ||g(x)||^2."""
+    table = table_of(pools)
+    return replace(table, moments=replace(table.moments, gradient2=gradient2_P))
 
 
 def without(pools, prompt):
@@ -27,49 +38,48 @@ def without(pools, prompt):
 
 
 def test_spread_between_prompts_by_hand():
-    """c1 over all pairs of different prompts, ||g||^2 from halves."""
-    pools = make_population(3, reference=16).pools
-    own = pools.reference_product_P.mean()
+    """c1 over all pairs of different prompts, ||g||^2 from every completion."""
+    pools = make_pools(3, reference=16)
+    own = gradient2_of_all(pools).mean()
     pairs = [pools.between_PP[x, y] for x in range(3) for y in range(3) if x != y]
-    found = Population(pools).constants
+    found = table_of(pools).constants
     assert found.c1[0] == pytest.approx(own - np.mean(pairs))
     assert found.gradient2[0] == pytest.approx(np.mean(pairs))
 
 
 def test_one_baseline_for_all_prompts_by_hand():
     """E[(Z - b)^2 ||W||^2] - ||g||^2 with b the mean of V over the prompts."""
-    pools = make_population(3).pools
-    moments = pool_moments(pools)
+    pools = make_pools(3)
+    moments = replace(pool_moments(pools), gradient2=gradient2_of_all(pools))
     expected = moments.constant_baseline(moments.value.mean()).mean()
-    assert Population(pools).constants.batch_mean[0] == pytest.approx(expected)
+    assert table_of(pools).constants.batch_mean[0] == pytest.approx(expected)
 
 
 def test_a_prompt_is_left_out_of_everything():
     """As if it had not been there: of 4 prompts, where pairs are 6 of 12."""
-    population = make_population(4)
+    pools = make_pools(4)
     for prompt in range(4):
-        expected = Population(without(population.pools, prompt)).constants
-        for name, values in population.samples._asdict().items():
+        expected = table_of(without(pools, prompt)).constants
+        for name, values in table_of(pools).samples._asdict().items():
             assert values[1 + prompt] == pytest.approx(getattr(expected, name)[0]), name
 
 
 def test_an_error_varies_with_c1_where_its_estimate_is_negative():
     """c1 counts as zero in it, and every prompt moves it by as much as c1 itself."""
-    pools = make_population(8).pools
-    low = replace(pools, reference_product_P=pools.reference_product_P - 9)
-    samples = Population(low).samples
+    pools = make_pools(8)
+    samples = with_gradient2(pools, gradient2_of_all(pools) - 9).samples
     assert samples.c1[0] < 0
     assert samples.nonnegative_c1[0] == 0
     np.testing.assert_allclose(
         samples.nonnegative_c1, samples.c1 - samples.c1[0], atol=1e-12
     )
-    positive = Population(pools).constants
+    positive = table_of(pools).constants
     assert positive.nonnegative_c1[0] == positive.c1[0] > 0
 
 
 def test_the_jackknife_of_a_mean_is_the_textbooks():
     """As a standard error it has s / sqrt(P)."""
-    population = make_population(7)
+    population = make_table(7)
     mean = population.statistic(lambda one: one.c2)
     trace = population.constants.c2[0] + np.zeros(7)
     trace = 7 * trace - 6 * population.samples.c2[1:]
@@ -78,24 +88,19 @@ def test_the_jackknife_of_a_mean_is_the_textbooks():
 
 def test_prompts_that_carry_nothing_are_no_degrees_of_freedom():
     """By hand, of c1 or of c3 alone: 3, 1, 1 and 1 are 36 / 12 = 3 prompts."""
-    pools = make_population(60).pools
-    weights = np.zeros(60)
+    table, weights = make_table(60), np.zeros(60)
     weights[:4] = 3, 1, 1, 1
-    gram = pools.gram_PKGG
-    silent = replace(pools, reference_product_P=weights, gram_PKGG=0 * gram)
-    assert Population(silent).effective_prompts == pytest.approx(3)
-    scores = (weights / pools.reward_variance_P / pools.norms2_PN.mean(-1))[:, None, None]
-    noisy = replace(
-        pools, reference_product_P=0 * weights, gram_PKGG=gram * scores[:, None]
-    )
-    assert Population(noisy).effective_prompts == pytest.approx(3)
-    nothing = replace(silent, reference_product_P=0 * weights)
-    assert Population(nothing).effective_prompts == 1
+    nothing = replace(table.moments, norm2=0 * weights, gradient2=0 * weights)
+    noisy = replace(nothing, norm2=weights / table.moments.variance)
+    silent = replace(nothing, gradient2=weights)
+    for moments, carriers in ((silent, 3), (noisy, 3), (nothing, 1)):
+        found = replace(table, moments=moments).effective_prompts
+        assert found == pytest.approx(carriers)
 
 
 def test_intervals_over_prompts_are_capped_by_those_that_carry_them():
     """Student's t at Kish's number of prompts, where that is the smaller."""
-    population = make_population(8)
+    population = make_table(8)
     found = population.statistic(lambda one: one.c1)
     degrees = min(found.degrees, population.effective_prompts)
     assert degrees < found.degrees
@@ -109,11 +114,9 @@ def test_a_constant_has_one_interval():
 
     That of c1 is so where it is above zero by more than the reference's noise explains.
     """
-    known = make_population(7)
-    pools = known.pools
-    unknown = Population(
-        replace(pools, reference_product_P=1e-3 * pools.reference_product_P)
-    )
+    pools = make_pools(7)
+    known = table_of(pools)
+    unknown = with_gradient2(pools, 1e-3 * gradient2_of_all(pools))
     cases = (known, "c3"), (known, "c2"), (known, "c1"), (unknown, "c1")
     for population, name in cases:
         value, below, above = population.constant(name, 0.95)
@@ -128,9 +131,8 @@ def test_a_constant_has_one_interval():
 
 def test_the_fewer_of_two_numbers_of_prompts_counts():
     """c1 on one prompt alone, c3 on all of them."""
-    pools = make_population(20).pools
     one = np.where(np.arange(20) == 3, 1e-6, 0.0)
-    alone = Population(replace(pools, reference_product_P=one))
+    alone = with_gradient2(make_pools(20), one)
     assert alone.effective_prompts == pytest.approx(1)
 
 
@@ -141,5 +143,5 @@ def test_c1_is_told_from_noise_no_more_often_than_said():
     """
     rng = np.random.default_rng(3)
     design = independent_design(rng, 20)
-    runs = (Population(design.draw(rng, 64, 4, 8)) for _ in range(64))
+    runs = (table_of(design.draw(rng, 64, 4, 8)) for _ in range(64))
     assert 4 <= sum(one.knows_c1(0.5) for one in runs) <= 28

@@ -1,0 +1,224 @@
+"""Evidence: prompts that were measured, where they come from, and what is asked of them.
+
+A finished run and few completions of each prompt are one record. They differ in how ratios
+of costs are bounded: by intervals, or by a confidence sequence that holds at all looks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.answers.trainer_settings import name_estimator
+from mse_lab.arrays import Floats
+from mse_lab.mse.bounds import Bound, bound_by_intervals, bound_by_sequence
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.regime import Regime, find_regime, measure_norm_ratio, measure_norm_ratios
+from mse_lab.mse.rule import (
+    LARGEST,
+    LEAST_CARRIERS,
+    TOLERANCE,
+    Question,
+    Ruling,
+    Stopped,
+    find_ratios,
+    price_sizes,
+    prompts_needed,
+    rule,
+    rule_by_looks,
+)
+from mse_lab.mse.samples import Samples
+from mse_lab.probe.schema import EstimatorEntry, Probe
+from mse_lab.probe.training import Setting, fits
+from mse_lab.results.analysis import Analysis
+
+
+class Drawn(NamedTuple):
+    """How many completions few of each prompt are, and why there are no more."""
+
+    completions: int
+    differentiated: int
+    stopped: Stopped
+    seconds: float  # What they took; 0 if unknown.
+    at_hand: int  # How many prompts there are in all to draw from.
+
+
+def ask(
+    setting: Setting, level: float, tolerance: float = TOLERANCE, completions: int = 0
+) -> Question:
+    """Ask about a training; `completions` a step, if given, count instead of its own."""
+    return Question(
+        estimator=setting.estimator,
+        present=setting.group_size,
+        completions=completions or setting.completions_per_step or 0,
+        tolerance=tolerance,
+        level=level,
+        allowed=allowed_sizes(setting),
+    )
+
+
+def allowed_sizes(setting: Setting) -> tuple[int, ...]:
+    """The group sizes that the trainer takes at its batch; () where that is unknown."""
+    if setting.batch is None:
+        return ()
+    return tuple(size for size in range(2, LARGEST + 1) if fits(setting, size))
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Three prompts or more, measured, and a question about a training."""
+
+    name: str  # The probe's.
+    table: PromptTable
+    rewards: Sequence[Floats]  # Of each prompt's completions.
+    rho_P: Floats  # E||W||^2 of right over wrong ones; NaN without either kind.
+    setting: Setting
+    question: Question
+    seed: int
+    resamples: int  # Draws where an interval is drawn.
+    entries: tuple[EstimatorEntry, ...] = ()  # Estimators of the probe.
+    held: bool = True  # Whether all built-in checks hold.
+    warnings: tuple[str, ...] = ()
+    drawn: Drawn | None = None  # None for a finished run.
+    run: Analysis | None = None  # Its replicates and reference.
+
+    @property
+    def level(self) -> float:
+        """Coverage of intervals."""
+        return self.question.level
+
+    @property
+    def law_only(self) -> bool:
+        """Whether no replicates confirm the laws."""
+        return self.run is None or not self.run.pools.has_cross_products
+
+    def bound(self, prompts: int | None = None) -> Bound:
+        """Bound ratios of costs, by the prompts at hand or as if there were so many."""
+        bound = bound_by_sequence if self.drawn else bound_by_intervals
+        return bound(self.table, self.level, prompts)
+
+    @cached_property
+    def ruling(self) -> Ruling:
+        """The verdict on the group size in use."""
+        if self.drawn:
+            return rule_by_looks(self.table, self.question)
+        return self._rule(self.question)
+
+    def _rule(self, question: Question) -> Ruling:
+        return rule(find_ratios(price_sizes(self.table, question), self.bound()), question)
+
+    @cached_property
+    def best_group_size(self) -> Estimate:
+        """G*; unknown where no reward varies."""
+        return self.table.best_group_size(self.level)
+
+    @cached_property
+    def regime(self) -> Regime:
+        """On which side of vanilla the prompts are."""
+        table, most = self.table, self.table.effective_prompts
+        return find_regime(table.moments, self.rho_P, table.binary, self.level, most)
+
+    @cached_property
+    def needed(self) -> int | None:
+        """Prompts of those at hand that hardly tell yet, where the verdict does not."""
+        if self.ruling.verdict != "cannot tell" or self.drawn is None:
+            return None
+        needed = prompts_needed(self.table, self.question, self.bound)
+        return needed if needed is not None and needed <= self.drawn.at_hand else None
+
+
+def evidence_of_run(
+    run: Analysis,
+    setting: Setting,
+    question: Question,
+    *,
+    held: bool = True,
+    warnings: Sequence[str] = (),
+) -> Evidence:
+    """Take the prompts of a finished run, or of anybody's pools."""
+    pools = run.pools
+    return Evidence(
+        name=run.name,
+        table=run.table,
+        rewards=list(np.hstack([pools.reference_rewards_PN, pools.rewards_PN])),
+        rho_P=measure_norm_ratios(pools, run.level)[:, 0],
+        setting=setting,
+        question=question,
+        seed=run.seed,
+        resamples=run.resamples,
+        entries=run.entries,
+        held=held,
+        warnings=tuple(warnings),
+        run=run,
+    )
+
+
+def _rho_of_samples(samples: Samples, level: float) -> Floats:
+    if not samples.binary:
+        return np.full(samples.prompts, np.nan)
+    ratios = []
+    for blocks in samples.blocks:
+        norms2 = np.concatenate([np.diagonal(block.gram_KK) for block in blocks])
+        rewards = np.concatenate([block.rewards_N[block.scored_K] for block in blocks])
+        ratios.append(measure_norm_ratio(norms2, rewards, level).value)
+    return np.array(ratios)
+
+
+def evidence_of_samples(
+    name: str,
+    probe: Probe,
+    samples: Samples,
+    setting: Setting,
+    question: Question,
+    stopped: Stopped,
+    prompts: int,
+    *,
+    held: bool = True,
+    warnings: Sequence[str] = (),
+) -> Evidence:
+    """Take few completions of each prompt, of `prompts` in the probe's source."""
+    table = PromptTable.of_samples(samples, probe.prompts.population_size(prompts))
+    carriers = table.effective_prompts
+    if carriers < LEAST_CARRIERS and table.size > table.prompts:
+        warnings = (
+            *warnings,
+            f"some {carriers:.0f} of {table.prompts} prompts carry what decides the group "
+            "size (c1 and c3): intervals may cover less than they say; take more prompts",
+        )
+    seconds = sum(block.seconds for blocks in samples.blocks for block in blocks)
+    return Evidence(
+        name=name,
+        table=table,
+        rewards=samples.rewards,
+        rho_P=_rho_of_samples(samples, question.level),
+        setting=setting,
+        question=question,
+        seed=probe.seed,
+        resamples=probe.interval.resamples,
+        entries=tuple(probe.estimators),
+        held=held,
+        warnings=tuple(warnings),
+        drawn=Drawn(samples.completions, samples.differentiated, stopped, seconds, prompts),
+    )
+
+
+class UserSetting(NamedTuple):
+    """What the verdict is about: the user's training."""
+
+    trainer: str  # `trl`, `verl` or `openrlhf`.
+    group_size: int
+    estimator: str  # The name of the estimator that its settings compute, or `unknown`.
+    named: str  # The settings that say so, under the trainer's names.
+    given: bool  # Whether any were given; else they are TRL's defaults.
+    uncounted: tuple[str, ...]  # Settings that change the gradient, not allowed for here.
+
+    completions_per_step: int | None  # N; None where it is not known.
+
+    @classmethod
+    def of(cls, setting: Setting) -> "UserSetting":
+        """Put the estimator's name in its place."""
+        values = {name: getattr(setting, name) for name in cls._fields}
+        return cls(**values | {"estimator": name_estimator(setting.estimator)})

@@ -1,0 +1,185 @@
+"""Prices: what a training needs with other settings, over what it needs with its own.
+
+The unit is steps at the user's N completions each, or completions for the same error where
+N is unknown: the cost of `mse_lab.mse.loss`, in which a factor of an estimator, which a
+learning rate would absorb, does not count. Where no law gives the cost of the user's own
+loss, GRPO-type stands for it, and the rows say so.
+
+- A baseline that is one number a prompt, or one for all, has its best G at 1, by a law.
+- Estimators of the group's rewards alone are judged by their exact laws, rewards being 0
+  and 1, at the size of least cost that a trainer would be set to.
+- Other unbiased estimators are judged by the run's replicates.
+
+Estimators whose mean no law gives are not judged.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mse_lab.answers.advice_evidence import Evidence
+from mse_lab.answers.trainer_settings import (
+    TRAINERS_DEFAULT,
+    base_name,
+    name_estimator,
+    reachable,
+)
+from mse_lab.estimators import Estimator, find_estimator
+from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.loss import (
+    CONSTANT,
+    GRPO_TYPE,
+    Aim,
+    find_aims,
+    find_direction,
+    without_batch,
+)
+from mse_lab.mse.progress import steps_ratio
+from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.mse.rule import cheapest
+from mse_lab.probe.schema import EstimatorEntry
+
+# No training knows the best constant of a prompt; it bounds what a baseline could save.
+BOUND = "best-constant"
+
+# Estimators of a probe that are not judged: others stand for them.
+_COMPARED = (*CONSTANT, "oracle", "centred")
+
+# The user's own loss and size; other sizes of it; the cheapest that the same trainer can be
+# set to; the cheapest that any training can use.
+Row = Literal["present", "same loss", "same trainer", "any"]
+
+
+class Price(NamedTuple):
+    """A row of the price list: what an estimator at a size costs over the present one."""
+
+    row: Row
+    estimator: str
+    group_size: int
+    cost: Estimate  # 1 in the first row.
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Prices over the user's training, or over GRPO-type in groups of its size."""
+
+    evidence: Evidence
+
+    @property
+    def _entry(self) -> EstimatorEntry:
+        """The loss that is priced."""
+        entry = self.evidence.setting.estimator
+        return entry if self.of_loss and entry is not None else "grpo"
+
+    @cached_property
+    def of_loss(self) -> bool:
+        """Whether the user's own loss is known at its size, else GRPO-type is priced."""
+        question = self.evidence.question
+        return question.estimator is not None and self._is_known(question.estimator)
+
+    def _is_known(self, entry: EstimatorEntry) -> bool:
+        question, table = self.evidence.question, self.evidence.table
+        kept = without_batch(entry)
+        unbiased = kept in CONSTANT or base_name(kept) in GRPO_TYPE
+        known = unbiased or table.knows_gradient(question.level)
+        return known and bool(find_aims(table, entry, [question.present]))
+
+    @cached_property
+    def base(self) -> Aim:
+        """Where the present training points."""
+        size = self.evidence.question.present
+        size = size if self.of_loss else max(size, 2)
+        return find_aims(self.evidence.table, self._entry, [size])[size]
+
+    def price(self, aim: Aim) -> Estimate:
+        """Price where an estimator points."""
+        table, question = self.evidence.table, self.evidence.question
+        return steps_ratio(table, aim, self.base, question.completions, question.level)
+
+    def price_of(self, entry: EstimatorEntry, size: int) -> Estimate:
+        """Price an estimator in groups of a size; unknown without a law."""
+        aims = find_aims(self.evidence.table, entry, [size])
+        return self.price(aims[size]) if aims else UNKNOWN
+
+    def best_of(self, entry: EstimatorEntry) -> tuple[int, Estimate] | None:
+        """Price an estimator at the size of least cost; None where nothing gives it."""
+        table, question = self.evidence.table, self.evidence.question
+        kept = without_batch(entry)
+        if kept in CONSTANT:
+            return 1, self.price_of(entry, 1)
+        estimator = find_estimator(entry)
+        aims = find_aims(table, entry, question.compared) or self._by_replicates(estimator)
+        unbiased = estimator.unbiased or base_name(kept) in GRPO_TYPE
+        if not aims or not (unbiased or table.knows_gradient(question.level)):
+            return None
+        costs = {
+            size: float(aim.cost(question.completions)[0]) for size, aim in aims.items()
+        }
+        size = cheapest(costs, question.settable)
+        return size, self.price(aims[size])
+
+    def _by_replicates(self, estimator: Estimator) -> dict[int, Aim]:
+        """Where an unbiased estimator points, by the run's groups; {} without them."""
+        run, table = self.evidence.run, self.evidence.table
+        if run is None or self.evidence.law_only or not estimator.unbiased:
+            return {}
+        sizes = [
+            size for size in run.group_sizes if size >= max(estimator.smallest_group, 2)
+        ]
+        errors = measure_errors(run.pools, [estimator], sizes)
+        slope_P, aims, signal = np.ones(table.prompts), {}, table.samples.gradient2
+        for size in sizes:
+            within_P = errors[Key(estimator.name, size)].mean(-1)
+            direction = find_direction(table, slope_P, within_P)
+            aims[size] = Aim(size * direction.noise, signal, signal, None)
+        return aims
+
+    def _others(self) -> dict[str, EstimatorEntry]:
+        """The estimators to price beside the present one, by name."""
+        evidence = self.evidence
+        constant = [name for name in CONSTANT if name != BOUND or evidence.drawn is None]
+        entries: list[EstimatorEntry] = ["grpo", "best-constant-loo", TRAINERS_DEFAULT]
+        entries += [one for one in evidence.entries if base_name(one) not in _COMPARED]
+        found = {find_estimator(entry).name: entry for entry in entries}
+        return {name: name for name in constant} | {
+            name: entry
+            for name, entry in found.items()
+            if name not in _COMPARED and self._applies(find_estimator(entry))
+        }
+
+    def _applies(self, estimator: Estimator) -> bool:
+        table = self.evidence.table
+        fits = table.binary or not estimator.binary
+        return (
+            fits and estimator.smallest_batch <= table.prompts and not estimator.knows_value
+        )
+
+    @cached_property
+    def alternatives(self) -> list[tuple[str, int, Estimate]]:
+        """Other estimators at their best sizes, the cheapest first."""
+        found = [(name, self.best_of(entry)) for name, entry in self._others().items()]
+        rows = [(name, *best) for name, best in found if best is not None]
+        return sorted(rows, key=lambda row: np.nan_to_num(row[2].value, nan=np.inf))
+
+    def rows(self) -> Iterator[Price]:
+        """List what the user could set, over what is set: 1."""
+        ruling, question = self.evidence.ruling, self.evidence.question
+        name = name_estimator(self._entry)
+        yield Price("present", name, question.present, Estimate(1.0, 1.0, 1.0))
+        seen = {(name, question.present)}
+        if ruling.best != question.present:
+            cost = self.price_of(self._entry, ruling.best)
+            yield Price("same loss", name, ruling.best, cost)
+            seen.add((name, ruling.best))
+        usable = [one for one in self.alternatives if one[0] != BOUND]
+        trainer = self.evidence.setting.trainer
+        same = [one for one in usable if reachable(trainer, one[0])]
+        kinds: list[tuple[Row, list[tuple[str, int, Estimate]]]]
+        kinds = [("same trainer", same), ("any", usable)]
+        for row, found in kinds:
+            if found and found[0][:2] not in seen:
+                seen.add(found[0][:2])
+                yield Price(row, *found[0])

@@ -1,0 +1,114 @@
+"""Costs of group sizes of the user's own loss: against enumerated prompts, and by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse_lab.mse.loss import (
+    Aim,
+    costs_of_loss,
+    find_aims,
+    find_direction,
+    is_bracketed,
+    without_batch,
+)
+from mse_lab.mse.pools import Pools
+from mse_lab.mse.samples import Samples
+from mse_lab.probe.training import DEFAULT
+from populations import ExactTable, choose, population, table_of
+from simulated import make_design
+
+
+def aim(noise, signal, gradient2, cosine2):
+    figures = (noise, signal, gradient2, cosine2)
+    return Aim(*(None if one is None else np.array([one]) for one in figures))
+
+
+@pytest.mark.parametrize(
+    ("figures", "completions", "cost"),
+    [
+        ((4, 2, 2, None), 100, 4 + 100 * 2),
+        ((4, 2, 2, None), 0, 4),
+        ((4, 2, 3, 0.9), 10, 3 * (10 + 2) / 0.9),  # A noise scale of 4 / 2.
+        ((4, 2, 3, 0.9), 0, 3 * 2 / 0.9),
+        ((4, -0.1, -0.1, None), 100, 4),  # No square is negative.
+    ],
+)
+def test_the_cost_by_hand(figures, completions, cost):
+    assert aim(*figures).cost(completions).item() == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        ("grpo", "grpo"),
+        ({"name": "grpo", "length": "token-batch"}, "grpo"),
+        ({"name": "grpo-std", "eps": 1e-4}, {"name": "grpo-std", "eps": 1e-4}),
+        ({"name": "batch-std", "eps": 1e-4}, "centred"),
+        ({"name": "reinforce++", "length": "token-batch"}, "batch-mean"),
+        # Divided by each completion's length it is no factor.
+        (
+            {"name": "batch-std", "length": "sequence"},
+            {"name": "batch-std", "length": "sequence"},
+        ),
+    ],
+)
+def test_what_is_nearly_constant_in_a_batch_is_left_out(entry, left):
+    assert without_batch(entry) == left
+
+
+@pytest.mark.parametrize("completions", [0, 64])
+def test_costs_of_trls_default_near_the_exact_ones(completions):
+    """Of 2,000 prompts with 16 completions each; within 5%, some 4 standard errors."""
+    rng = np.random.default_rng(0)
+    design = population(np.random.default_rng(1))
+    index = rng.integers(0, design.prompts, 2000)
+    drawn = table_of(Samples.of(choose(design, index).sample(rng, 16)))
+    sizes = range(2, 257)
+    found = costs_of_loss(drawn, DEFAULT.estimator, 8, sizes, completions)
+    exact = costs_of_loss(
+        ExactTable.of(design), DEFAULT.estimator, 8, (2, 4, 6, 8, 13), completions
+    )
+    assert max(found) == 13
+    for size in (2, 4, 6, 13):
+        ratio = exact[size].item() / exact[8].item()
+        assert found[size][0] / found[8][0] == pytest.approx(ratio, rel=0.05)
+    if not completions:
+        assert exact[2] > 1.05 * exact[8] > 1.2 * exact[4]
+
+
+def test_a_loss_without_a_law_has_no_cost():
+    table = replace(ExactTable.of(make_design(np.random.default_rng(0), 8)), binary=False)
+    assert find_aims(table, {"name": "grpo-std", "eps": 1e-4}, [4]) == {}
+    assert costs_of_loss(table, DEFAULT.estimator, 8, [4], 0) == {}
+    assert set(costs_of_loss(table, "vanilla", 8, [4], 0)) == {1, 4, 8}
+
+
+def test_the_best_size_is_bracketed_where_cost_rises_at_the_last():
+    rising = np.array([[1.0, 0.9], [1.3, 1.0]])
+    assert is_bracketed([4, 13], rising, 256)
+    assert not is_bracketed([4, 13], rising.T, 256)
+    # Whatever their order, what is the largest of all brackets.
+    assert is_bracketed([4, 256], rising.T, 256)
+
+
+def test_where_an_estimator_points_by_hand():
+    """Over all pairs of different prompts, and with one of them left out."""
+    rng, pairs = np.random.default_rng(1), [(0, 1), (0, 2), (1, 2)]
+    pools: Pools = make_design(rng, 3).draw(rng, 256, 2, 4)
+    pools = replace(pools, between_PP=abs(pools.between_PP))
+    slope, within = np.array([2.0, 1.0, 0.5]), np.array([3.0, 1.0, 2.0])
+    table, gamma = table_of(pools), pools.between_PP
+    mean_norm2 = np.mean([slope[x] * slope[y] * gamma[x, y] for x, y in pairs])
+    inner = np.mean([(slope[x] + slope[y]) / 2 * gamma[x, y] for x, y in pairs])
+    found = find_direction(table, slope, within)
+    assert found.mean_norm2[0] == pytest.approx(mean_norm2)
+    cosine2 = inner**2 / mean_norm2 / np.mean([gamma[x, y] for x, y in pairs])
+    bias = 2 * (np.mean([1.125, 1.5625, 1.125]) - cosine2)
+    assert found.cosine2[0] == pytest.approx(cosine2 - bias)
+    assert found.cosine2[1:] == pytest.approx(np.array([1.125, 1.5625, 1.125]) - bias)
+    between = (slope**2 * table.gradient2_P).mean() - mean_norm2
+    assert found.between[0] == pytest.approx(max(between, 0))
+    assert found.within[:2] == pytest.approx((2.0, 1.5))
+    assert found.mean_norm2[2] == pytest.approx(2.0 * 0.5 * gamma[0, 2])

@@ -1,0 +1,113 @@
+"""Progress: against a quadratic reward on enumerated policies, and by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from enumerated import random_enumerated
+from mse_lab.estimators import find_estimator
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.loss import Aim, find_aims
+from mse_lab.mse.progress import noise_scale, progress, step_size_ratio, steps_ratio
+from populations import ExactTable, KnownTable
+from simulated import Design
+
+LEVEL = 0.95
+
+
+def prompts(rewards):
+    rng = np.random.default_rng(3)
+    return [random_enumerated(rng, rewards=rewards) for _ in range(4)]
+
+
+def best_gain(some, estimator, size, batch):
+    """The largest gain of a quadratic J along a batch's gradient, over the true one's.
+
+    J rises by eta <g, d> - eta^2 kappa ||d||^2 / 2 along a step eta d; enumerated groups.
+    """
+    gradient = np.mean([one.gradient for one in some], axis=0)
+    means = [one.mean_estimate(estimator, size) for one in some]
+    mean = np.mean(means, axis=0)
+    second = np.mean(
+        [
+            one.mse(estimator, size) + 2 * each @ one.gradient - one.gradient @ one.gradient
+            for one, each in zip(some, means, strict=True)
+        ]
+    )
+    second = second / batch + (1 - 1 / batch) * mean @ mean
+    eta = np.linspace(0, 2, 200_001) * (mean @ gradient / second)
+    gains = eta * (mean @ gradient) - eta**2 / 2 * second
+    return gains.max() / (gradient @ gradient / 2)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("batch", [1, 8, 400])
+@pytest.mark.parametrize("name", ["vanilla", "grpo", "grpo-std", "maxrl"])
+def test_the_gain_at_the_best_step_is_the_law(name, size, batch):
+    some = prompts((1.0, 0.0, 1.0, 0.0))
+    parts = ("probabilities", "scores", "rewards")
+    stacked = (np.stack([getattr(one, part) for one in some]) for part in parts)
+    table = ExactTable.of(Design(*stacked))
+    [aim] = find_aims(table, name, [size]).values()
+    completions = batch * size
+    share = completions * aim.gradient2 / aim.cost(completions)
+    gain = best_gain(some, find_estimator(name), size, batch)
+    assert share.item() == pytest.approx(gain, rel=1e-6)
+    assert 0 < gain < 1
+
+
+def table(**more):
+    """c1 20, c2 194, c3 262: the noise is 20 G + 194 + 262/(G-1), 331.4 at G = 4."""
+    return KnownTable(20.0, 194.0, 262.0, **more)
+
+
+def grpo(known, size):
+    return Aim.of_unbiased(known.samples, "grpo", size)
+
+
+def test_by_hand():
+    known = table(gradient2=2.0)
+    four, sixteen = grpo(known, 4), grpo(known, 16)
+    assert four.noise.item() == pytest.approx(80 + 194 + 262 / 3)
+    scale = noise_scale(known, four, LEVEL).value
+    assert scale == pytest.approx((274 + 262 / 3) / 2)
+    assert progress(known, four, scale, LEVEL).value == pytest.approx(0.5)
+    assert progress(known, four, 3 * scale, LEVEL).value == pytest.approx(0.75)
+    ratio = steps_ratio(known, sixteen, four, 128, LEVEL).value
+    expected = (256 + (320 + 194 + 262 / 15)) / (256 + (274 + 262 / 3))
+    assert ratio == pytest.approx(expected)
+
+
+def test_the_step_size_follows_one_plus_the_error():
+    """Halving a batch of N = ns: (1 + 1) / (1 + 2) for SGD, its root for Adam."""
+    known = table(gradient2=2.0)
+    aim = grpo(known, 4)
+    scale = noise_scale(known, aim, LEVEL).value
+    halved = (aim, scale), (aim, scale / 2)
+    sgd = step_size_ratio(known, *halved, LEVEL, adam=False)
+    assert sgd.value == pytest.approx(2 / 3)
+    adam = step_size_ratio(known, *halved, LEVEL, adam=True)
+    assert adam.value == pytest.approx(math.sqrt(2 / 3))
+
+
+@pytest.mark.parametrize("completions", [1, 64, 1024, 10**6])
+def test_the_ratio_of_steps_lies_between_one_and_that_of_completions(completions):
+    known = table()
+    ratios = [
+        steps_ratio(known, grpo(known, 16), grpo(known, 4), some, LEVEL).value
+        for some in (0, completions, 4 * completions)
+    ]
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[0] > ratios[-1] > 1
+
+
+def test_without_a_known_gradient_only_the_two_limits_are():
+    known = table(gradient2=-0.1)
+    limit = steps_ratio(known, grpo(known, 16), grpo(known, 4), 0, LEVEL).value
+    found = steps_ratio(known, grpo(known, 16), grpo(known, 4), 1024, LEVEL)
+    assert found == Estimate(limit, 1.0, limit)
+    aim = grpo(known, 4)
+    halved = step_size_ratio(known, (aim, 64), (aim, 32), LEVEL, adam=False)
+    assert (halved.low, halved.high) == (0.5, 1.0)
+    assert progress(known, aim, 64, LEVEL).low == 0

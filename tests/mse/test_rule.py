@@ -1,0 +1,224 @@
+"""The rule for a group size: by hand arithmetic, and on known populations."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse_lab.mse import rule as rules
+from mse_lab.mse.bounds import Priced, bound_by_intervals
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.rule import (
+    COMPARED,
+    SIZES,
+    Question,
+    Ratios,
+    cheapest,
+    decide,
+    find_ratios,
+    price_sizes,
+    prompts_needed,
+    rule,
+    rule_by_looks,
+)
+from mse_lab.mse.samples import Samples
+from mse_lab.probe.training import DEFAULT
+from populations import KnownTable, choose, population
+
+LEVEL = 0.95
+COSTS = {4: 0.8, 8: 1.0, 16: 1.5}
+
+
+def ratios(factor, costs=COSTS):
+    """Each ratio of costs is known up to a factor."""
+    values = np.array([*costs.values()])
+    upper_KK = factor * values[:, None] / values
+    np.fill_diagonal(upper_KK, 1)
+    return Ratios(costs, upper_KK, of_loss=True)
+
+
+@pytest.mark.parametrize(
+    ("factor", "present", "tolerance", "verdict", "set_to"),
+    [
+        # 8 costs 25% more than 4: by a factor of 1.04 at least 20.2% and at most 30%.
+        (1.04, 8, 0.05, "change", 4),
+        (1.04, 4, 0.05, "keep", 4),
+        (1.04, 8, 0.31, "keep", 8),
+        (1.04, 8, 0.29, "cannot tell", 8),
+        # By 1.19 at least 5.04%, but nothing shows that no size is better than 4: 16 may
+        # cost 1.19 * 0.8 / 1.5 of it, less than one.
+        (1.19, 8, 0.05, "change", 4),
+        (1.2, 8, 0.05, "cannot tell", 8),  # At least 4.2%.
+        (1.04, 64, 0.05, "cannot tell", 64),  # Not compared.
+    ],
+)
+def test_by_hand(factor, present, tolerance, verdict, set_to):
+    found = rule(ratios(factor), Question(present=present, tolerance=tolerance))
+    assert (found.verdict, found.set_to) == (verdict, set_to)
+    assert (found.saves is None) == (verdict == "cannot tell")
+
+
+def test_what_a_change_saves_by_hand():
+    """20%; at least 1 - 1.04 * 0.8, at most 1 - 0.8 / 1.04."""
+    found = rule(ratios(1.04), Question())
+    assert found.saves == pytest.approx((0.2, 0.168, 1 - 0.8 / 1.04))
+    assert (found.at_least, found.at_most) == pytest.approx((1.25 / 1.04 - 1, 0.3))
+    assert rule(ratios(1.04), Question(present=4)).saves == Estimate(0, 0, 0)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.04, "change"), (1.19, "cannot tell")])
+def test_a_size_that_is_not_shown_to_be_near_the_best_must_save(factor, verdict):
+    """4 costs 0.79 of 8, and may cost 5.3%, or 21%, more than 3, which nobody would set.
+
+    Yet by a factor of 1.04 it is at most 0.822 of 8; by 1.19 0.940, which is not 1/1.07.
+    """
+    costs = {3: 0.78, **COSTS, 4: 0.79}
+    tolerance = 0.05 if verdict == "change" else 0.07
+    found = rule(ratios(factor, costs), Question(tolerance=tolerance))
+    assert found.regret == pytest.approx(factor * 0.79 / 0.78 - 1)
+    assert found.regret > tolerance
+    assert found.at_least > tolerance
+    assert (found.verdict, found.best) == (verdict, 4)
+
+
+@pytest.mark.parametrize(
+    ("settable", "size"),
+    [(SIZES, 8), ((*SIZES, 11), 11), ((4, 16), 16), ((4,), 4), ((3,), 11)],
+)
+def test_the_size_that_is_named_can_be_set(settable, size):
+    costs = {4: 13.01, 8: 10.3, 11: 10.0, 16: 10.4}
+    assert cheapest(costs, settable) == size
+
+
+def test_a_batch_says_which_sizes_are_compared():
+    """Of 32 completions a step: no 3, which would be better than 2 and 4."""
+    question = Question(allowed=(2, 4, 8, 16, 32))
+    assert question.compared == [2, 4, 8, 16, 32]
+    assert Question(present=12, allowed=(2, 4)).compared == [2, 4, 12]
+    assert {*range(2, 9), *SIZES} <= {*Question().compared}
+    assert max(np.divide(COMPARED[4:], COMPARED[3:-1])) < 1.3
+
+
+def drawn(prompts, completions=16, seed=0):
+    rng = np.random.default_rng(seed)
+    design = population(np.random.default_rng(1))
+    index = rng.integers(0, design.prompts, prompts)
+    return PromptTable.of_samples(
+        Samples.of(choose(design, index).sample(rng, completions))
+    )
+
+
+@pytest.mark.parametrize("completions", [0, 64, 1024])
+@pytest.mark.parametrize(
+    ("present", "verdict", "set_to"), [(4, "keep", 4), (5, "keep", 5), (64, "change", 4)]
+)
+@pytest.mark.parametrize("entry", ["grpo", DEFAULT.estimator])
+def test_it_stops_for_a_verdict_on_the_present_size(
+    entry, present, verdict, set_to, completions
+):
+    """Of the completions the exact regret of 4, 5 and 64 is 0, 2 and more than 100%."""
+    found = decide(drawn(400), Question(entry, present, completions))
+    assert found.ruling.verdict == verdict or (completions and present == 64)
+    assert found.ruling.verdict != verdict or found.ruling.set_to == set_to
+    assert found.stop == (found.ruling.verdict != "cannot tell")
+    # A law of 16 completions each ends at groups of 13.
+    assert found.ruling.of_loss == (entry == "grpo" or present < 13)
+
+
+def test_the_larger_the_batch_the_less_a_size_matters():
+    """16 needs more than 5% more completions than the best, and no more steps at 10^6."""
+    table = drawn(400)
+    found = [
+        rule_by_looks(table, Question("grpo", 16, completions))
+        for completions in (0, 64, 1024, 10**6)
+    ]
+    bounds = [ruling.at_most for ruling in found]
+    assert bounds == sorted(bounds, reverse=True)
+    assert found[0].verdict == "change"
+    assert found[-1].verdict == "keep"
+
+
+def test_few_completions_wait_for_the_law_of_the_users_loss():
+    """Of 8 completions each the law of groups of 8 is not known, and of 16 it is."""
+    table = drawn(200, completions=8)
+    for question, stop in [
+        (Question(present=64), True),
+        (Question(present=8), False),
+        (Question("grpo", 64), True),
+        (Question(present=13), False),  # 16 completions tell groups of 13 at most.
+        (Question(present=14), True),
+    ]:
+        assert decide(table, question, awaited=16).stop == stop, question
+    ended = decide(table, Question(present=8), awaited=8)
+    assert ended.stop
+    assert not ended.ruling.of_loss
+
+
+@pytest.mark.parametrize(
+    ("least", "of_a_number", "verdict", "counted"),
+    [(1, 1, "change", True), (1, 2, "change", False), (2, 2, "cannot tell", False)],
+)
+def test_few_carriers_give_no_number_or_no_verdict(
+    monkeypatch, least, of_a_number, verdict, counted
+):
+    """As many as are needed do; of a set that is measured whole there are no others."""
+    table, question = drawn(200), Question("grpo", 64)
+    needed = [0, table.effective_prompts, np.nextafter(table.effective_prompts, math.inf)]
+    monkeypatch.setattr(rules, "LEAST_CARRIERS", needed[least])
+    monkeypatch.setattr(rules, "CARRIERS_OF_A_NUMBER", needed[of_a_number])
+    found = rule_by_looks(table, question)
+    assert (found.verdict, found.saves is not None) == (verdict, counted)
+    assert math.isfinite(found.at_most) == counted
+    whole = rule_by_looks(replace(table, size=table.prompts), question)
+    assert whole.saves is not None
+
+
+def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
+    """Graded rewards have no law, nor has what divides by a completion's length."""
+    table = PromptTable.of_pools(known[1])
+    graded = replace(table, binary=False)
+    std = {"name": "grpo-std", "eps": 1e-4}
+    found = {
+        "binary": price_sizes(table, Question(std)),
+        "graded": price_sizes(graded, Question(std)),
+        "by length": price_sizes(table, Question(std | {"length": "sequence"})),
+        "unknown": price_sizes(table, Question(None)),
+    }
+    assert {name for name, (loss, _) in found.items() if loss} == {"binary"}
+    bound = bound_by_intervals(table, LEVEL)
+    assert find_ratios(found["binary"], bound).of_loss
+    fallen_back = find_ratios(found["graded"], bound)
+    assert not fallen_back.of_loss
+    assert fallen_back.costs == find_ratios(found["unknown"], bound).costs
+
+
+def test_a_constant_baseline_is_best_alone():
+    """c1 G + c, least at G = 1: at 8 it costs (8 + 3) / (1 + 3) times as much."""
+    known = KnownTable(1.0, 2.0, 9.0, vanilla=3.0)
+    loss, _ = price_sizes(known, Question("vanilla", 8))
+    at = {size: cost.item() for size, cost in loss.costs.items()}
+    assert at[1] / at[8] == pytest.approx(4 / 11)
+    assert min(at, key=at.get) == 1
+
+
+@pytest.mark.parametrize(
+    ("costs", "factor", "prompts", "needed"),
+    [
+        # Bounds that narrow with the root of their number tell at 303, not at 202.
+        (COSTS, lambda count: 1.2 ** math.sqrt(200 / count), 60, 303 // 2),
+        (COSTS, lambda count: 1.2 ** math.sqrt(200 / count), 160, 160),
+        ({4: 1 / 1.05, 8: 1.0, 16: 1.5}, lambda count: 1 + 1 / count, 60, None),
+    ],
+)
+def test_how_many_prompts_hardly_tell(monkeypatch, costs, factor, prompts, needed):
+    known = KnownTable(1, 2, 9)
+    known.__dict__["products_PP"] = np.zeros((prompts, prompts))
+    grpo = Priced({size: np.array([cost]) for size, cost in costs.items()}, 0, linear=True)
+    monkeypatch.setattr(rules, "price_sizes", lambda *_: (grpo, grpo))
+
+    def bound(count):
+        return lambda priced: ratios(factor(count), costs).upper_KK
+
+    assert prompts_needed(known, Question("grpo"), bound) == needed
