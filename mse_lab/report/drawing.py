@@ -46,10 +46,13 @@ RC: dict[Any, Any] = {
 
 def ink(strength: float) -> tuple[float, float, float]:
     """Give the colour of texts, or fainter: dark on a light ground, light on a dark one."""
-    names = ("axes.facecolor", "text.color")
-    ground, text = (np.array(to_rgb(mpl.rcParams[name])) for name in names)
-    red, green, blue = (1 - strength) * ground + strength * text
-    return float(red), float(green), float(blue)
+    ground, text = (
+        to_rgb(mpl.rcParams["axes.facecolor"]),
+        to_rgb(mpl.rcParams["text.color"]),
+    )
+    pairs = zip(ground, text, strict=True)
+    red, green, blue = ((1 - strength) * below + strength * above for below, above in pairs)
+    return red, green, blue
 
 
 class Style(NamedTuple):
