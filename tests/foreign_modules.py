@@ -1,9 +1,12 @@
-"""Modules of all kinds to put in a model's place, and their scores by plain autograd."""
+"""Modules of all kinds to put in a model's place."""
+
+import dataclasses
 
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from models import random_policy
 from plain_scores import PROMPT
 
 H = 16
@@ -272,3 +275,14 @@ class Around(nn.Module):
         found = self.inner(x)
         first = found if isinstance(found, torch.Tensor) else found[0]
         return first[..., :2].sum(-1, keepdim=True) * x
+
+
+def policy_with(module, where="mlp"):
+    """A policy with another module in the first layer's MLP's place."""
+    policy = random_policy(tied=False)
+    module = module().requires_grad_(False)
+    if where == "mlp":
+        policy.model.model.layers[0].mlp = module
+    else:
+        policy.model.set_input_embeddings(module)
+    return dataclasses.replace(policy, parameters=dict(policy.model.named_parameters()))

@@ -1,4 +1,8 @@
-"""Scores by plain autograd, one completion at a time: the truth for the factored ones."""
+"""Scores by the model's own forward pass, softmax and autograd, a completion at a time.
+
+Nothing of the library's but the temperature and the list of parameters is in this truth,
+to which scores, sums, log-probabilities and the reference are held.
+"""
 
 import dataclasses
 
@@ -7,14 +11,11 @@ import torch
 
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.score_block import score_block
+from mse_lab.scores.sketches import Whole
 
 PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
-
-
-# GPT-2 computes in the model's precision; the others compute norms and softmax in float32
-# whatever the model's precision.
-TOLERANCE = {"gpt2": 1e-10, "qwen2": 1e-5, "llama": 1e-5, "qwen3": 1e-5, "gemma2": 1e-5}
 
 
 def normal(generator, *shape):
@@ -35,17 +36,28 @@ def some_completions(policy, count=9):
     return dataclasses.replace(some, log_probs_N=log_probs.double().numpy())
 
 
-def autograd_scores(policy, completions, prompt=PROMPT):
-    """Score each completion alone, by autograd; zero where it does not lead, (N, D)."""
-    rows = []
-    for index in range(len(completions)):
+def plain_scores(policy, completions, prompt=PROMPT):
+    """Score each completion's own tokens, (N, D), and give log pi, (N,)."""
+    scores, log_probs = [], []
+    own_NT = completions.own_NT(completions.tokens_NT.shape[1])
+    parameters = [*policy.parameters.values()]
+    for tokens, own_T in zip(completions.unpadded, own_NT, strict=True):
+        own = np.flatnonzero(own_T)
+        inputs = torch.tensor([[*prompt, *tokens]], device=policy.device)
         with torch.enable_grad(), policy.differentiable():
-            one = completions[index : index + 1]
-            sequence_log_probs(policy, prompt, one).sum().backward()
-            parts = policy.parameters.values()
-            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parts]
-            rows.append(torch.cat([grad.flatten() for grad in grads]))
-    return torch.stack(rows).double().numpy()
+            logits = policy.model(inputs, use_cache=False).logits[0, len(prompt) - 1 :]
+            logits = logits if logits.dtype == torch.float64 else logits.float()
+            table = (logits / policy.temperature).log_softmax(-1)
+            log_prob = table[own, tokens[own]].sum()
+            parts = torch.autograd.grad(log_prob, parameters, materialize_grads=True)
+        scores.append(torch.cat([part.flatten().double() for part in parts]).numpy())
+        log_probs.append(float(log_prob.detach()))
+    return np.stack(scores), np.array(log_probs)
+
+
+def autograd_scores(policy, completions, prompt=PROMPT):
+    """Give the scores alone, (N, D)."""
+    return plain_scores(policy, completions, prompt)[0]
 
 
 def random_reference(policy):
@@ -64,13 +76,46 @@ def relative_gap(found, expected):
     return np.abs(found - expected).max() / np.abs(expected).max()
 
 
-def assert_scores(policy, completions, bound, how=None, scores_ND=None):
-    """Hold a block's inner products to those of scores by autograd; give both."""
-    expected = autograd_scores(policy, completions) if scores_ND is None else scores_ND
-    reference = random_reference(policy)
-    found = score_block(policy, PROMPT, completions, reference, how=how)
+class Exact(Whole):
+    """A gradient in the precision that it came in."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters)
+        self.vector = self.vector.astype(np.float64)
+
+    def add(self, name, parts):
+        at = self._starts[name]
+        for part in parts:
+            self.vector[at : at + part.numel()] += part.double().flatten().numpy()
+            at += part.numel()
+
+
+def gaps(policy, completions, how=None, truth=None):
+    """Measure how far all that a block's pass gives is from the truth, relatively.
+
+    Products between completions that were not scored together are not known.
+    """
+    scores_ND, log_probs_N = truth or plain_scores(policy, completions)
+    reference, sum_D = random_reference(policy), Exact(policy.parameters)
+    # One completion has no weight.
+    weights_N = np.linspace(-1.0, 2.0, len(completions)) * (np.arange(len(scores_ND)) != 1)
+    weighted = Weighted(weights_N, sum_D)
+    found = score_block(policy, PROMPT, completions, reference, how=how, weighted=weighted)
+    gram_NN, sizes = scores_ND @ scores_ND.T, np.isfinite(found.gram_NN)
+    ends = np.cumsum([part.numel() for part in policy.parameters.values()])[:-1]
+    norms2 = [(part**2).sum(1) for part in np.split(scores_ND, ends, axis=1)]
     assert set(found.norms2) == set(policy.parameters)
-    assert relative_gap(found.gram_NN, expected @ expected.T) < bound
-    assert relative_gap(found.products_N, expected @ joined(reference)) < bound
-    assert relative_gap(sum(found.norms2.values()), (expected**2).sum(1)) < bound
-    return found, expected
+    found_norms2 = np.array([found.norms2[name] for name in policy.parameters])
+    return {
+        "gram": relative_gap(found.gram_NN[sizes], gram_NN[sizes]),
+        "products": relative_gap(found.products_N, scores_ND @ joined(reference)),
+        "norms": relative_gap(found_norms2, np.array(norms2)),
+        "log pi": relative_gap(found.log_probs_N, log_probs_N),
+        "sum": relative_gap(sum_D.vector, weights_N @ scores_ND),
+    }
+
+
+def assert_scores(policy, completions, bound, how=None, truth=None):
+    """Hold all that a block's pass gives to the truth."""
+    found = gaps(policy, completions, how, truth)
+    assert max(found.values()) < bound, found

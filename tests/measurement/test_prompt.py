@@ -1,43 +1,36 @@
-"""One prompt: out of memory nothing is lost; a pool's lines say what was drawn."""
+"""One prompt for a run: the same whatever came before; out of memory nothing is lost."""
 
 import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
+import pytest
 import torch
 
 from enumerated import as_completions
+from measurements import flat
+from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimators
 from mse_lab.measurement import prompt as stages
-from mse_lab.mse.pools import Pools
-from mse_lab.probe.probe_files import parse_probe
+from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.probe.prompts import Prompt
-from mse_lab.run.prepare import prepare
-from mse_lab.run.run_probe import execute
 
 
-def small_run(checkpoint, folder):
-    """A run of two prompts, its aggregates by estimator and group size."""
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text(
-        '{"id": 1, "problem": "1 2", "answer": 2}\n{"id": 2, "problem": "3", "answer": 1}\n'
-    )
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu"},
-        "prompts": {"source": str(prompts), "template": "none"},
-        "pool": {"reference": 16, "replicate": 16},
-        "group_sizes": [2, 8],
-        "interval": {"resamples": 100},
-    }
-    execute(prepare("probe", parse_probe(values, "probe"), folder / "out", folder))
-    environment = json.loads((folder / "out" / "environment.json").read_text())
-    return pd.read_csv(folder / "out" / "mse.csv"), environment["memory"]
+def test_a_prompt_is_measured_alike_whatever_came_before_and_nothing_is_written(
+    subject_of, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    alone, both = flat(measure_prompt(subject_of(), 1)), subject_of()
+    first, second = (flat(measure_prompt(both, index)) for index in (0, 1))
+    for name in set(alone) - {"seconds"}:
+        np.testing.assert_array_equal(alone[name], second[name])
+    assert not np.array_equal(first["gram_KGG"], second["gram_KGG"])
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_run_that_runs_out_of_memory_loses_nothing(monkeypatch, tmp_path, checkpoint):
-    """Scoring, drawing and reference each fail once: the numbers are a plain run's."""
-    plain, memory_of_plain = small_run(checkpoint, tmp_path)
-    failed = set()
+def test_a_prompt_that_runs_out_of_memory_is_measured_all_the_same(subject_of, monkeypatch):
+    """Scoring, drawing and reference each fail once."""
+    plain, subject, failed = flat(measure_prompt(subject_of(), 0)), subject_of(), set()
 
     def failing(whole, name):
         def action(*args, **options):
@@ -48,21 +41,33 @@ def test_a_run_that_runs_out_of_memory_loses_nothing(monkeypatch, tmp_path, chec
 
         return action
 
-    for name in ("score_block", "draw", "measure_reference"):
+    names = {"score_block", "draw", "measure_reference"}
+    for name in names:
         monkeypatch.setattr(stages, name, failing(getattr(stages, name), name))
-    other = tmp_path / "retreat"
-    other.mkdir()
-    retreated, memory_of_retreat = small_run(checkpoint, other)
-    assert failed == {"score_block", "draw", "measure_reference"}
-    np.testing.assert_allclose(plain.mse, retreated.mse, rtol=1e-4)
-    assert memory_of_retreat["retreated"]
-    pools = Pools.from_arrays(np.load(tmp_path / "out" / "pools.npz"))
-    for kinds, whole in (
-        (pools.kind_norms2_PNM, pools.norms2_PN),
-        (pools.kind_products_PM, pools.reference_product_P),
-    ):
-        np.testing.assert_allclose(kinds.sum(-1), whole, rtol=1e-4, atol=1e-6)
-    assert not memory_of_plain["retreated"]
+    found = flat(measure_prompt(subject, 0))
+    assert failed == names
+    assert (plain["retreated"], found["retreated"]) == (False, True)
+    for name in ("gram_KGG", "products_N", "reference_product", "mean_D"):
+        np.testing.assert_allclose(found[name], plain[name], rtol=1e-4, atol=1e-6)
+    norms2_N = np.diagonal(found["gram_KGG"], axis1=1, axis2=2).ravel()
+    np.testing.assert_allclose(found["kind_norms2_NM"].sum(1), norms2_N, rtol=1e-4)
+    total = found["kind_products_M"].sum()
+    np.testing.assert_allclose(total, found["reference_product"], rtol=1e-4)
+
+
+def test_rewards_that_an_estimator_cannot_take_are_refused_at_the_first_prompt(subject_of):
+    estimators = find_estimators([{"name": "pass-at-k", "k": 2}], [2, 4], 2)
+    measure_prompt(subject_of(estimators=estimators), 0)
+    graded = subject_of(lambda text, row: 0.25, estimators=estimators)
+    with pytest.raises(InputError, match=r"pass-at-k.* needs rewards 0 and 1, and "):
+        measure_prompt(graded, 0)
+
+
+def test_vectors_that_do_not_fit_are_kept_as_sketches(subject_of, monkeypatch):
+    one = subject_of()
+    whole = len(measure_prompt(one, 0).arrays.mean_D)
+    monkeypatch.setattr("mse_lab.scores.sketches.vectors_fit", lambda *_: False)
+    assert whole == one.policy.size != len(measure_prompt(one, 0).arrays.mean_D)
 
 
 def test_lines_of_a_pool():

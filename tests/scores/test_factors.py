@@ -1,8 +1,10 @@
-"""Factors: what they stand for, formed by the definition, and joined."""
+"""Factors of one parameter: every kind of use, in every way of reducing, by definition."""
 
 import pytest
 import torch
 
+from mse_lab.scores import factors
+from mse_lab.scores import outer_products as products
 from mse_lab.scores.factors import (
     Dense,
     OuterProducts,
@@ -11,69 +13,134 @@ from mse_lab.scores.factors import (
     join_completions,
 )
 from mse_lab.scores.tied_parameters import reduce_factors
+from mse_lab.scores.weighted_sum import weighted_sum
 from plain_scores import normal
 
-# Fused experts: E slices of R x C, S slots of T tokens, two each.
-N, T, S, E, R, C = 4, 5, 10, 3, 6, 7
+# Completions, tokens, rows and columns; fused experts, and slots of the tokens, two each.
+N, T, R, C, E, S = 4, 6, 7, 5, 3, 12
+MATRIX, SLICES = torch.Size([R, C]), torch.Size([E, R, C])
+WEIGHTS = torch.tensor([1.0, -2.0, 0.5, 0.0]).double()
 
 
-def routed(generator, rows=S, columns=T):
-    expert = torch.randint(0, E, (N, S), generator=generator)
+def outer(g, shared=0, repeated=False):
+    """Of `shared` tokens, the prompt's, all completions have the same columns."""
+    columns_NTC = normal(g, N, T, C)
+    columns_NTC[:, :shared] = columns_NTC[0, :shared].clone()
+    if repeated:
+        columns_NTC[:, 1:shared] = columns_NTC[:, :1]
+    return OuterProducts(normal(g, N, T, R), columns_NTC, shared)
+
+
+def rows(g):
+    return RowSums(torch.randint(0, R, (N, T), generator=g), normal(g, N, T, C))
+
+
+def routed(g, left=S, right=T):
+    expert = torch.randint(0, E, (N, S), generator=g)
     expert[0] = 1  # all of a completion to one
-    left, right = normal(generator, N, rows, R), normal(generator, N, columns, C)
-    return RoutedProducts(left, right, expert)
+    return RoutedProducts(normal(g, N, left, R), normal(g, N, right, C), expert)
 
 
-def formed(factor):
-    """Form gradients by the definition, slot by slot."""
-    whole = torch.zeros(N, E, R, C, dtype=torch.float64)
+def dense(g, *shape):
+    return Dense(normal(g, N, *(shape or MATRIX)))
+
+
+def by_definition(factor, shape):
+    """Form gradients one completion and one token at a time, (N, D)."""
     if isinstance(factor, Dense):
-        return factor.values
-    for completion in range(N):
-        for slot in range(S):
-            expert = factor.expert_NS[completion, slot]
-            row = factor.rows_NSR[completion, slot * factor.rows_NSR.shape[1] // S]
-            column = factor.columns_NSC[completion, slot * factor.columns_NSC.shape[1] // S]
-            whole[completion, expert] += torch.outer(row, column)
-    return whole
+        return factor.values.flatten(1)
+    whole = torch.zeros(N, *shape, dtype=torch.float64)
+    for n in range(N):
+        if isinstance(factor, RoutedProducts):
+            for slot, expert in enumerate(factor.expert_NS[n]):
+                row, column = (
+                    each[n, slot * each.shape[1] // S]
+                    for each in (factor.rows_NSR, factor.columns_NSC)
+                )
+                whole[n, expert] += torch.outer(row, column)
+            continue
+        for token, column in enumerate(factor.columns_NTC[n]):
+            if isinstance(factor, OuterProducts):
+                whole[n] += torch.outer(factor.rows_NTR[n, token], column)
+            else:
+                whole[n, factor.index_NT[n, token]] += column
+    return whole.flatten(1)
+
+
+USES = {
+    "linear": (outer,),
+    "shared": (lambda g: outer(g, 1),),
+    "shared, more": (lambda g: outer(g, 4),),
+    "a prompt that repeats a token": (lambda g: outer(g, 4, repeated=True),),
+    "embedding": (rows,),
+    "tied": (outer, rows),
+    "used twice": (outer, outer, rows, rows),
+    "with dense": (dense, outer, rows),
+    "experts": (routed,),
+    "experts, other side": (lambda g: routed(g, T, S),),
+    "experts, twice": (routed, lambda g: routed(g, T, S)),
+    "experts, with dense": (routed, lambda g: dense(g, *SLICES)),
+}
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 160, 2**26])
+@pytest.mark.parametrize("way", ["form", "contract", "split, form", "split, contract"])
+@pytest.mark.parametrize("name", USES)
+def test_every_use_in_every_way(monkeypatch, name, way, slice_bytes):
+    """The Gram matrix, products with a reference, and a weighted sum."""
+    monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(products, "_forming_is_cheaper", lambda _: "form" in way)
+    monkeypatch.setattr(
+        products, "_splitting_is_cheaper", lambda one: "split" in way and one.shared > 0
+    )
+    generator = torch.Generator().manual_seed(0)
+    terms, shape = [use(generator) for use in USES[name]], MATRIX
+    if "experts" in name:
+        shape = SLICES
+    reference = normal(generator, *shape)
+    whole_ND = sum(by_definition(term, shape) for term in terms)
+    reduced = reduce_factors(terms, reference)
+    torch.testing.assert_close(reduced.gram_NN, whole_ND @ whole_ND.T)
+    torch.testing.assert_close(reduced.products_N, whole_ND @ reference.flatten())
+    total = torch.cat(list(weighted_sum(terms, WEIGHTS, shape)))
+    torch.testing.assert_close(total, WEIGHTS @ whole_ND)
+
+
+def test_columns_that_are_not_shared_must_not_be_declared_so(monkeypatch):
+    """Negative control."""
+    monkeypatch.setattr(products, "_splitting_is_cheaper", lambda _: True)
+    generator = torch.Generator().manual_seed(0)
+    term = outer(generator)._replace(shared=2)
+    whole_ND = by_definition(term, MATRIX)
+    reduced = reduce_factors([term], normal(generator, R, C))
+    assert (reduced.gram_NN - whole_ND @ whole_ND.T).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(
-    "uses",
-    [
-        (routed,),
-        (lambda g: routed(g, T, S),),
-        (routed, lambda g: routed(g, T, S)),
-        (routed, lambda g: Dense(normal(g, N, E, R, C))),
-    ],
-    ids=["once", "other side", "twice", "with dense"],
+    ("size", "shared", "split"), [(512, 60, True), (32, 60, False), (512, 0, False)]
 )
-def test_routed_products_equal_the_definition(uses):
+def test_a_prompt_is_split_off_where_it_is_short_beside_the_matrix(size, shared, split):
+    """By cost, of 60 prompt tokens and 4 of each completion."""
+    both = (torch.zeros(N, 64, size) for _ in range(2))
+    assert products._splitting_is_cheaper(OuterProducts(*both, shared)) == split
+
+
+def test_low_precision_is_summed_in_float32():
     generator = torch.Generator().manual_seed(0)
-    terms = [use(generator) for use in uses]
-    reference = normal(generator, E, R, C)
-    whole = sum(formed(term) for term in terms).flatten(1)
-    reduced = reduce_factors(terms, reference)
-    torch.testing.assert_close(reduced.gram_NN, whole @ whole.T)
-    torch.testing.assert_close(reduced.products_N, whole @ reference.flatten())
+    term, reference = outer(generator), normal(generator, R, C)
+    low = OuterProducts(term.rows_NTR.bfloat16(), term.columns_NTC.bfloat16())
+    exact = OuterProducts(low.rows_NTR.double(), low.columns_NTC.double())
+    found, expected = (
+        reduce_factors([one], reference.to(dtype)).gram_NN
+        for one, dtype in ((low, torch.float32), (exact, torch.float64))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_uses_are_joined_along_tokens_and_parts_along_completions():
-    generator = torch.Generator().manual_seed(0)
-    shape = torch.Size([R, C])
-    for kind, left in (
-        (OuterProducts, lambda: normal(generator, N, T, R)),
-        (RowSums, lambda: torch.randint(0, R, (N, T), generator=generator)),
-    ):
-        one, other = (kind(left(), normal(generator, N, T, C)) for _ in range(2))
-        both = [one.dense(shape), other.dense(shape)]
-        torch.testing.assert_close(kind.join([one, other]).dense(shape), sum(both))
-        joined = join_completions([one, other])
-        torch.testing.assert_close(joined.dense(shape), torch.cat(both))
-
-
-def test_rows_are_summed_by_index():
-    """Tokens 0 and 2 of a completion are of row 1: 1 + 3 there, 2 in row 0."""
-    sums = RowSums(torch.tensor([[1, 0, 1]]), torch.tensor([[[1.0], [2.0], [3.0]]]))
-    assert sums.dense(torch.Size([3, 1])).tolist() == [[2, 4, 0]]
-    assert sums.form(slice(1, 3))[0, :, 0].tolist() == [4, 0]
+@pytest.mark.parametrize("use", [outer, rows])
+def test_uses_are_joined_along_tokens_and_parts_along_completions(use):
+    one, other = (use(torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    both = [one.dense(MATRIX), other.dense(MATRIX)]
+    torch.testing.assert_close(type(one).join([one, other]).dense(MATRIX), sum(both))
+    joined = join_completions([one, other])
+    torch.testing.assert_close(joined.dense(MATRIX), torch.cat(both))

@@ -1,0 +1,297 @@
+"""Every architecture, module and way to score a block: exact, or seen not to be.
+
+The truth (`plain_scores.py`) is the model's own forward pass, softmax and autograd of one
+completion at a time. Against it are held the Gram matrix, products with a reference, norms
+in each parameter, log-probabilities, a weighted sum, and the reference gradient.
+"""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from enumerated import as_completions
+from foreign_modules import MODULES, Positions, ScaledTable, Unused, policy_with
+from models import ARCHITECTURES, random_policy
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.policy import select_parameters
+from mse_lab.scores import factors, layer_rules, module_hooks, tied_parameters
+from mse_lab.scores.factors import Dense
+from mse_lab.scores.module_hooks import Batch
+from mse_lab.scores.recorder import Weighted
+from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.score_block import Scoring, score_block, score_difference
+from mse_lab.scores.sketches import Sketch, Whole
+from plain_scores import (
+    PROMPT,
+    assert_scores,
+    autograd_scores,
+    gaps,
+    joined,
+    plain_scores,
+    random_reference,
+    relative_gap,
+    some_completions,
+)
+
+# Norms, softmax, rotations and routers are computed in float32 by many whatever the model's
+# precision; by these in other orders in a block than one completion after another.
+EXACT, FLOAT32 = 1e-12, 1e-6
+ROUNDED = {"gemma", "gemma2", "gemma3_text", "deepseek_v3", "qwen3_next", "cohere2",
+           "mamba", "mamba2", "recurrent_gemma"}  # fmt: skip
+TIED = {"gemma", "gemma2", "gemma3_text", "gpt2", "smollm3", "cohere2", "granite", "opt",
+        "openai-gpt"}  # fmt: skip
+# Each as it is published, and some of them the other way.
+MODELS = {name: (name, name in TIED) for name in ARCHITECTURES} | {
+    "qwen2, tied": ("qwen2", True),
+    "llama, tied": ("llama", True),
+    "qwen3, tied": ("qwen3", True),
+    "qwen3_moe, tied": ("qwen3_moe", True),
+    "gpt2, untied": ("gpt2", False),
+    "gemma2, untied": ("gemma2", False),
+}
+
+SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2], [8, 9, 10, 3, 1]])
+# How a block is scored, and bytes of a slice of its gradients and logits.
+WAYS = {
+    "whole": (Scoring(4), 2**26),
+    "parts of layers": (Scoring(4, layer=3), 1000),
+    "sliced": (Scoring(4, sliced=True), 90),
+    "parts of layers, sliced": (Scoring(4, layer=1, sliced=True), 1000),
+    "two blocks": (Scoring(2), 1000),
+    "alone": (Scoring(4, alone=True), 2**26),
+    "alone, in parts, sliced": (Scoring(4, layer=1, sliced=True, alone=True), 90),
+}
+
+
+# What OPT does after its last layer, and PEFT's wrapper, do not run on slices.
+WHOLE_LOGITS = {"opt", "of an adapter"}
+
+
+def assert_exact(monkeypatch, policy, completions, bound, name="", ways=WAYS):
+    truth, found = plain_scores(policy, completions), {}
+    for way in ways:
+        how, slice_bytes = WAYS[way]
+        if how.sliced and name in WHOLE_LOGITS:
+            continue
+        monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
+        how = how._replace(block=2 if how.block == 2 else len(completions))
+        found[way] = gaps(policy, completions, how, truth)
+    assert max(max(each.values()) for each in found.values()) < bound, found
+    return truth
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_architecture(monkeypatch, name):
+    """The reference shares the prompt, so that float32 in the middle is rounded anew."""
+    architecture, tied = MODELS[name]
+    policy = random_policy(architecture, tied=tied)
+    bound = FLOAT32 if architecture in ROUNDED else EXACT
+    scores_ND, log_probs_N = assert_exact(monkeypatch, policy, SOME, bound, architecture)
+    weights = np.array([1.0, -2.0, 0.5, 3.0])
+    found, recomputed_N = weighted_gradient(policy, PROMPT, SOME, weights)
+    assert relative_gap(joined(found), weights @ scores_ND) < 1e-5
+    assert relative_gap(recomputed_N, log_probs_N) < 1e-5
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_in_the_place_of_a_layers(monkeypatch, name):
+    policy = policy_with(MODULES[name])
+    ways = ("whole", "parts of layers")
+    assert_exact(monkeypatch, policy, SOME, FLOAT32, ways=ways)
+
+
+def chosen(architecture, *patterns, **options):
+    policy = random_policy(architecture, **options)
+    parameters = select_parameters(policy.model, list(patterns))
+    return dataclasses.replace(policy, parameters=parameters)
+
+
+def masked(policy):
+    """Tokens of a tool between the policy's own; of one row four masks, and others."""
+    turns = [[1, 0, 0, 1, 1, 1], [0, 1, 1, 0, 1, 1], [1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 1]]
+    drawn = some_completions(policy).tokens_NT[[0, 0, 0, 0, 1, 2]]
+    masks = [np.array(turns[row % 4], np.bool_) for row in range(6)]
+    return Completions.of_each(list(drawn), 6, [0.0] * 6, policy.ends, masks)
+
+
+def adapter():
+    peft = pytest.importorskip("peft", reason="adapters need the extra lora")
+    base = random_policy()
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = peft.get_peft_model(base.model, settings).eval().requires_grad_(False)
+    named = {name: p for name, p in model.named_parameters() if "lora" in name}
+    for part in named.values():  # PEFT's B is zero
+        torch.nn.init.normal_(part)
+    return dataclasses.replace(base, model=model, parameters=named)
+
+
+def fused(kernel):
+    """What transformers runs experts with by default, in float32."""
+    options = {"experts_implementation": kernel, "moe_intermediate_size": 8}
+    return random_policy("qwen3_moe", dtype=torch.float32, tied=False, **options)
+
+
+# A policy, completions or what makes them of it, and the bound.
+CASES = {
+    "parameters of mlp": (lambda: chosen("qwen2", "mlp"), SOME, EXACT),
+    "of a layer and norms": (lambda: chosen("qwen2", r"layers\.1\.", "norm"), SOME, EXACT),
+    "of biases": (lambda: chosen("qwen2", "q_proj.bias"), SOME, EXACT),
+    # No gradient enters the first layer.
+    "of the last mlp": (lambda: chosen("qwen2", r"layers\.1\.mlp"), SOME, EXACT),
+    "of experts (output, input)": (lambda: chosen("qwen3_moe", "experts"), SOME, EXACT),
+    "of experts with biases": (lambda: chosen("gpt_oss", "experts"), SOME, EXACT),
+    "of an adapter": (adapter, SOME, EXACT),
+    "experts by grouped_mm": (lambda: fused("grouped_mm"), SOME, 1e-4),
+    "experts by batched_mm": (lambda: fused("batched_mm"), SOME, 1e-4),
+    # As autograd has it: padding_idx gets no gradient through the lookup.
+    "padding row": (
+        lambda: random_policy(tied=False), as_completions([[0, 0, 1], [4, 0, 1]]), EXACT,
+    ),
+    "a table that scales": (
+        lambda: policy_with(ScaledTable, "embedding"),
+        as_completions([[0, 4, 0, 1], [3, 0, 1], [2]]), FLOAT32,
+    ),
+    "a layer for long ones": (
+        lambda: policy_with(Unused),
+        as_completions([[4, 5, 6, 7, 8, 1], [5, 6, 9, 9, 8, 7]]), FLOAT32,
+    ),
+    "positions once for all": (lambda: policy_with(Positions), SOME, FLOAT32),
+    "masks, gpt2": (lambda: random_policy("gpt2"), masked, EXACT),
+    "masks, llama": (lambda: random_policy("llama"), masked, EXACT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case(monkeypatch, case):
+    make, completions, bound = CASES[case]
+    policy = make()
+    completions = completions(policy) if callable(completions) else completions
+    assert_exact(monkeypatch, policy, completions, bound, case)
+
+
+def test_what_no_completion_of_a_block_needs_has_no_score():
+    """Its module is called, and its reference is not zero."""
+    policy = policy_with(Unused)
+    short = as_completions([[4, 1], [2]])
+    found = score_block(policy, PROMPT, short, random_reference(policy))
+    inner = [name for name in policy.parameters if "inner" in name]
+    assert len(inner) == 2
+    assert all((found.norms2[name] == 0).all() for name in inner)
+
+
+def flipped(self, tensor, plain=Batch.split):
+    """Take experts' flattened tokens as those of other completions."""
+    found = plain(self, tensor)
+    return found if tensor.dim() != 2 or found is None else found.flip(0)
+
+
+def unconnected(call, _, *rest, plain=module_hooks._expose):
+    """Forget that a router's weights are computed from its logits, which are a result."""
+    return plain(call, False, *rest)
+
+
+def untied(sums, outer, reference, plain=tied_parameters._reduce_rows):
+    """Leave out the cross terms of both uses of a matrix."""
+    return plain(sums, None, reference)
+
+
+def without_bias(module, x, d, plain=layer_rules._CLOSED[torch.nn.Linear]):
+    found = plain(module, x, d)
+    return {**found, "bias": Dense(0 * found["bias"].values)}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "where", "name", "fault"),
+    [
+        ("qwen3_moe", Batch, "split", flipped),
+        ("qwen3_moe", module_hooks, "_expose", unconnected),
+        ("gpt2", tied_parameters, "_reduce_rows", untied),
+        ("qwen2", layer_rules._CLOSED, torch.nn.Linear, without_bias),
+    ],
+    ids=["other rows", "results apart", "no cross terms", "no biases"],
+)
+def test_a_fault_would_be_seen(monkeypatch, architecture, where, name, fault):
+    """Negative controls: also by the check of every run, where the norms are wrong."""
+    patch = monkeypatch.setitem if isinstance(where, dict) else monkeypatch.setattr
+    policy, reference = random_policy(architecture), None
+    patch(where, name, fault)
+    assert gaps(policy, SOME)["gram"] > 1e-3
+    if name is torch.nn.Linear:
+        reference = random_reference(policy)
+        scored = score_block(policy, PROMPT, SOME, reference)
+        assert score_difference(policy, PROMPT, SOME, reference, scored) > 1e-3
+
+
+def test_scores_sum_to_the_batch_gradient_and_the_gram_matrix_has_its_spectrum():
+    """Two laws that need no score: S S' and S'S have the same nonzero eigenvalues."""
+    policy = random_policy("gpt2")
+    completions = some_completions(policy, 5)
+    batch, _ = weighted_gradient(policy, PROMPT, completions, np.ones(5))
+    found = score_block(policy, PROMPT, completions, batch)
+    total = sum(float((part**2).sum()) for part in batch.values())
+    np.testing.assert_allclose(found.gram_NN.sum(), total, rtol=1e-9)
+    np.testing.assert_allclose(found.products_N.sum(), total, rtol=1e-9)
+    singular = np.linalg.svd(autograd_scores(policy, completions), compute_uv=False) ** 2
+    np.testing.assert_allclose(np.linalg.eigvalsh(found.gram_NN)[::-1], singular, rtol=1e-8)
+
+
+def test_repeated_completions_are_scored_once(monkeypatch):
+    """With the sum of their weights; they tell no more products than others."""
+    policy = random_policy()
+    repeated = some_completions(policy)[np.array([3, 3, 0, 8, 3, 0])]
+    read, forward = [], policy.model.forward
+
+    def counted(tokens, *rest, **options):
+        read.append(len(tokens))
+        return forward(tokens, *rest, **options)
+
+    assert_scores(policy, repeated, EXACT)  # and the plan is made
+    monkeypatch.setattr(policy.model, "forward", counted)
+    found = score_block(policy, PROMPT, repeated, None)
+    assert read == [3]
+    assert relative_gap(found.log_probs_N, repeated.log_probs_N) < 1e-9
+    parts = score_block(policy, PROMPT, repeated, None, how=Scoring(2))
+    np.testing.assert_allclose(parts.gram_NN.diagonal(), found.gram_NN.diagonal())
+    assert np.isfinite(parts.gram_NN).sum() == 6
+
+
+def test_neither_padding_nor_what_follows_the_end_counts():
+    policy = random_policy()
+    longer = as_completions([[4, 5, 1, 3, 7], [3, 4, 5, 6, 7]])
+    cut = dataclasses.replace(longer, lengths_N=np.array([3, 5]))
+    ended = as_completions([[4, 5, 1], [3, 4, 5, 6, 7]])
+    expected = score_block(policy, PROMPT, ended, random_reference(policy))
+    for completions, padding in ((cut, 0), (ended, 4)):
+        found = score_block(policy, PROMPT, completions, random_reference(policy), padding)
+        for name in ("gram_NN", "products_N", "log_probs_N"):
+            assert relative_gap(getattr(found, name), getattr(expected, name)) < FLOAT32
+
+
+def test_a_sketch_takes_the_sum_by_name():
+    """Whatever order the backward pass meets the parameters in."""
+    policy = random_policy("gpt2")
+    completions, weights_N = some_completions(policy), np.linspace(-1.0, 2.0, 9)
+    gradient, _ = weighted_gradient(policy, PROMPT, completions, weights_N)
+    for make in (
+        lambda: Sketch(policy.parameters, 3, 64),
+        lambda: Whole(policy.parameters),
+    ):
+        expected, keeper = make(), make()
+        for name, part in gradient.items():
+            expected.add(name, [part])
+        weighted = Weighted(weights_N, keeper)
+        score_block(policy, PROMPT, completions, None, weighted=weighted)
+        assert relative_gap(keeper.vector, expected.vector) < 1e-5
+
+
+def test_the_check_of_a_run_agrees():
+    """A completion alone, padded and in its block."""
+    policy = random_policy()
+    block, reference = some_completions(policy, 8), random_reference(policy)
+    scored = score_block(policy, PROMPT, block, reference)
+    assert score_difference(policy, PROMPT, block, reference, scored) < 1e-5

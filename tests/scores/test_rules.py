@@ -1,0 +1,329 @@
+"""Rules: which module answers by which, what hooks see of its calls, and what has none."""
+
+import dataclasses
+from collections import namedtuple
+
+import pytest
+import torch
+from torch import nn
+from transformers.utils import ModelOutput
+
+from enumerated import as_completions
+from foreign_modules import (
+    MODULES,
+    Around,
+    Bypass,
+    Experts,
+    H,
+    InPlace,
+    PlusOne,
+    Router,
+    Scaled,
+    Tanh,
+    linear,
+    policy_with,
+    weight,
+)
+from models import random_policy, write_adapter, write_checkpoint
+from mse_lab.errors import InputError
+from mse_lab.policy.policy import load_policy, select_parameters
+from mse_lab.probe.probe_files import parse_probe
+from mse_lab.scores import recorder
+from mse_lab.scores.autograd_rule import agree
+from mse_lab.scores.factors import Dense, OuterProducts, RowSums
+from mse_lab.scores.module_hooks import (
+    Batch,
+    Call,
+    ModuleHooks,
+    map_tensors,
+    replaced_forward,
+    tensors_in,
+)
+from mse_lab.scores.score_block import score_block
+from mse_lab.scores.scoring_plan import NoRule, find_plan
+from plain_scores import PROMPT, random_reference, some_completions
+
+SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2]])
+CLOSED, NORM = "closed form", "affine in each entry"
+TOGETHER, ALONE = "run again together", "run again one by one"
+
+
+def rows_of(policy):
+    """Give a plan's lines: module, its parameters, rule."""
+    return [
+        (module, " ".join(answer.own), answer.rule.name)
+        for module, answer in find_plan(policy).items()
+    ]
+
+
+def mlp(layer):
+    names = ("gate", "up", "down")
+    return [(f"{layer}.mlp.{name}_proj", "weight", CLOSED) for name in names]
+
+
+def qwen2(first_mlp):
+    """The lines of Qwen 2, biases beside three matrices of its attention."""
+    lines, layers = [("model.embed_tokens", "weight", CLOSED)], "model.layers"
+    for layer, its_mlp in ((0, first_mlp), (1, mlp(f"{layers}.1"))):
+        inside = f"{layers}.{layer}"
+        lines += [
+            (f"{inside}.self_attn.{one}_proj", "weight bias", CLOSED) for one in "qkv"
+        ]
+        lines += [(f"{inside}.self_attn.o_proj", "weight", CLOSED), *its_mlp]
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            lines.append((f"{inside}.{norm}", "weight", NORM))
+    return [*lines, ("model.norm", "weight", NORM), ("lm_head", "weight", CLOSED)]
+
+
+EXPERTS = " ".join(f"experts.{n}.{one}" for n in range(4) for one in ("weight", "bias"))
+PLANS = {
+    "qwen2": (lambda: random_policy(tied=False), mlp("model.layers.0")),
+    "qwen2, tied": (lambda: random_policy(tied=True), mlp("model.layers.0")),
+    **{
+        name: (lambda module=module: policy_with(module), [
+            (f"model.layers.0.mlp{inside}", own, rule) for inside, own, rule in lines
+        ])
+        for name, module, lines in (
+            ("linear", linear, [("", "weight bias", CLOSED)]),
+            ("used without a call", Bypass, [("", "inner.weight inner.bias", ALONE)]),
+            ("experts in a list", Experts,
+             [("", EXPERTS, ALONE), (".router", "weight bias", TOGETHER)]),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_plan_of_a_model(name):
+    make, first_mlp = PLANS[name]
+    policy = make()
+    assert rows_of(policy) == qwen2(first_mlp)
+    plan = find_plan(policy)
+    named = [plan[one].own["weight"] for one in ("model.embed_tokens", "lm_head")]
+    assert len(set(named)) == (1 if "tied" in name else 2)
+
+
+def test_an_adapters_matrices_answer_alone(tmp_path):
+    base = write_checkpoint(tmp_path / "base")
+    adapter = write_adapter(base, tmp_path / "adapter")
+    model = {"path": str(base), "adapter": str(adapter), "device": "cpu"}
+    values = {"model": model, "prompts": {"source": "prompts.jsonl"}}
+    policy = load_policy(parse_probe(values, "probe"), tmp_path)
+    inside = [*(f"self_attn.{one}" for one in "qkvo"), *("mlp.gate", "mlp.up", "mlp.down")]
+    assert rows_of(policy) == [
+        (f"model.layers.{layer}.{one}_proj.lora_{side}.default", "weight", CLOSED)
+        for layer in (0, 1)
+        for one in inside
+        for side in "AB"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "rule"),
+    [
+        (MODULES["rms norm"], NORM),
+        (PlusOne, NORM),
+        (MODULES["layer norm"], NORM),
+        (linear, CLOSED),
+        (Scaled, TOGETHER),
+        (Router, TOGETHER),
+        (Tanh, ALONE),
+    ],
+)
+def test_the_cheapest_rule_is_taken(module, rule):
+    policy = policy_with(lambda: Around(module()))
+    chosen = select_parameters(policy.model, ["mlp.inner"])
+    policy = dataclasses.replace(policy, parameters=chosen)
+    [(owner, _, taken)] = rows_of(policy)
+    assert (owner, taken) == ("model.layers.0.mlp.inner", rule)
+
+
+def test_fused_experts_have_a_rule_unless_they_give_something_else():
+    policy = random_policy("qwen3_moe")
+    gate = ("model.layers.0.mlp.gate", "weight", TOGETHER)
+    fused = ("model.layers.0.mlp.experts", "gate_up_proj down_proj", "fused experts")
+    assert [row for row in rows_of(policy) if ".0.mlp" in row[0]] == [fused, gate]
+    changed = random_policy("qwen3_moe")
+    experts = changed.model.model.layers[0].mlp.experts
+    honest = experts.forward
+    experts.forward = lambda *args: honest(*args) * 1.5
+    assert (*fused[:2], ALONE) in rows_of(changed)
+
+
+@pytest.mark.parametrize("module", [linear, Bypass, Experts])
+def test_scoring_takes_one_forward_and_one_backward_pass(module):
+    """Once the plan is made, and kept: whatever stands in a layer's place."""
+    policy, passes = policy_with(module), []
+    plan, some = find_plan(policy), some_completions(policy, 3)
+    reference = random_reference(policy)
+    policy.model.register_forward_pre_hook(lambda *_: passes.append("forward"))
+    norm = policy.model.model.norm
+    norm.register_full_backward_hook(lambda *_: passes.append("backward"))
+    for times in (1, 2):
+        score_block(policy, PROMPT, some, reference)
+        assert passes == ["forward", "backward"] * times
+    assert find_plan(policy) is plan
+
+
+def test_a_policy_with_other_parameters_has_another_plan():
+    policy = random_policy()
+    plan = find_plan(policy)
+    chosen = {name: one for name, one in policy.parameters.items() if "mlp" in name}
+    other = find_plan(dataclasses.replace(policy, parameters=chosen))
+    named = {name for answer in other.values() for name in answer.own.values()}
+    assert named == set(chosen)
+    assert find_plan(policy) is plan
+
+
+def test_factors_are_small(monkeypatch):
+    """Not a gradient for each completion, as the parameters would be."""
+    policy, seen, plain = policy_with(Experts), {}, recorder.Recorder.meet
+
+    def meet(self, name, factor):
+        seen[name] = type(factor)
+        plain(self, name, factor)
+
+    monkeypatch.setattr(recorder.Recorder, "meet", meet)
+    score_block(policy, PROMPT, SOME, random_reference(policy))
+    router = "model.layers.0.mlp.router"
+    assert seen[f"{router}.weight"] is OuterProducts
+    assert seen[f"{router}.bias"] is Dense
+    assert seen["model.embed_tokens.weight"] is RowSums
+
+
+class FailsAlone(nn.Module):
+    """Fails when it is run for one completion, for this reason."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.gain, self.error = weight(H), error
+
+    def forward(self, x):
+        if len(x) == 1:
+            raise self.error
+        return torch.tanh(self.gain * x)
+
+
+class Sometimes(nn.Module):
+    """Multiplies by a parameter only where a sequence is longer than the calibration's."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = linear()
+
+    def forward(self, x):
+        return self.inner(x) if x.shape[1] > 20 else x
+
+
+def scored(policy):
+    score_block(policy, PROMPT * 3, SOME, random_reference(policy))
+
+
+# What is raised for a module: memory as it is, so that a run can take smaller passes.
+REFUSALS = {
+    "memory of a device": (
+        lambda: FailsAlone(torch.OutOfMemoryError("CUDA out of memory.")),
+        scored, torch.OutOfMemoryError, "CUDA out of memory",
+    ),
+    "memory of the host": (
+        lambda: FailsAlone(RuntimeError("DefaultCPUAllocator: can't allocate memory")),
+        scored, RuntimeError, "can't allocate memory",
+    ),
+    "fails alone": (
+        lambda: FailsAlone(ValueError("odd batch")),
+        find_plan, NoRule, "has no rule: run for one it fails: odd batch",
+    ),
+    "not met before": (
+        Sometimes, scored, InputError, "the calibration pass did not use it",
+    ),
+    # Autograd's own error, as where the parameters are trained.
+    "input changed": (InPlace, scored, RuntimeError, "modified by an inplace operation"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_refused(name):
+    module, act, error, words = REFUSALS[name]
+    policy = policy_with(module)
+    with pytest.raises(error, match=words):
+        act(policy)
+
+
+def test_agreement_is_of_shape_and_size():
+    one = torch.ones(3, dtype=torch.float64)
+    assert agree(one, one * (1 + 1e-6))
+    for other in (one * 1.01, one[:2], one * torch.nan):
+        assert not agree(one, other)
+
+
+class Meets(ModuleHooks):
+    """Notes calls and gradients."""
+
+    def __init__(self, model, rows):
+        super().__init__(model, rows, shared=0)
+        self.met = []
+
+    def meet_call(self, call):
+        self.met.append(call.owner)
+        return True
+
+    def meet_gradients(self, call, gradients):
+        self.met.append((call.owner, [tensor.clone() for tensor in gradients]))
+        call.run(call.values())  # once more, which is none of the pass
+
+
+def test_calls_are_met_on_the_way_forward_and_gradients_on_the_way_back():
+    first, second = nn.Linear(3, 3), nn.Linear(3, 1)
+    model = nn.Sequential(first, second).requires_grad_(False)
+    hooks = Meets(model, rows=2)
+    with hooks.hooked({"0": {}, "1": {}}):
+        model(torch.ones(2, 4, 3)).sum().backward()
+    assert hooks.met[:2] == ["0", "1"]
+    (_, [last]), (_, [before]) = hooks.met[2:]
+    torch.testing.assert_close(last, torch.ones(2, 4, 1))
+    torch.testing.assert_close(before, second.weight.detach().expand(2, 4, 3))
+    model(torch.ones(2, 4, 3))
+    assert len(hooks.met) == 4  # the hooks are gone
+
+
+BATCH = Batch(rows=3, tokens=4)
+Pair = namedtuple("Pair", "left right")
+
+
+def test_tensors_are_met_at_any_depth():
+    one, two, three = (torch.full((1,), float(number)) for number in (1, 2, 3))
+    output = ModelOutput(logits=three)
+    nested = {"a": [one, "text"], "b": Pair(two, (None, output))}
+    assert [float(tensor) for tensor in tensors_in(nested)] == [1, 2, 3]
+    doubled = map_tensors(lambda tensor: 2 * tensor, nested)
+    assert doubled == {"a": [2.0, "text"], "b": Pair(4.0, (None, {"logits": 6.0}))}
+    assert type(doubled["b"].right[1]) is ModelOutput
+    assert output.logits is three
+
+
+def call_of(x):
+    module = nn.Linear(5, 2)
+    own = {"weight": "weight", "bias": "bias"}
+    return Call("", module, own, (x,), {}, [module(x)], BATCH)
+
+
+def test_a_call_knows_whose_rows_are_whose_and_is_run_again_for_one():
+    call = call_of(torch.randn(12, 5))
+    assert (call.attributed, call.common) == (True, False)
+    [found] = call.run(call.values(), 2)
+    torch.testing.assert_close(found.detach(), call.results[0][8:12])
+    assert call_of(torch.randn(1, 4, 5)).common
+    assert not call_of(torch.randn(7, 5)).attributed
+    x = torch.randn(3, 4, 5)
+    call = call_of(x)
+    assert not call.changed
+    x += 1
+    assert call.changed
+
+
+def test_a_replaced_forward_is_put_back():
+    module = nn.Identity()
+    with replaced_forward(module, lambda x: x + 1):
+        assert module(1) == 2
+    assert module(1) == 1
+    assert "forward" not in vars(module)
