@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements.lock
 
-.PHONY: figure4 test fuzz mutations bench clean
+.PHONY: figure4 test fuzz bench clean
 .DELETE_ON_ERROR:
 
 # The three configurations of each family measured, then the figures. A finished run is
@@ -31,10 +31,6 @@ test: $(VENV)/installed-test
 # Every door with thousands of damaged inputs; the suite itself tries a few hundred.
 fuzz: $(VENV)/installed-test
 	FUZZ_CASES=3000 $(BIN)/python -m pytest tests/fuzz
-
-# 300 changes drawn at random, and which test notices: some twenty minutes.
-mutations: $(VENV)/installed-test
-	OMP_NUM_THREADS=1 $(BIN)/python tests/mutations/run.py
 
 # Speed beside the obvious loop and one plain pass, half an hour; QUICK=1 takes a minute.
 bench: $(VENV)/installed-bench
