@@ -31,7 +31,7 @@ WORDS: dict[str, str] = {
     "advise --optimizer": "leave it out; the size is chosen by the gradient's error",
     "along": "use advise PROBE --checkpoints 'out/checkpoint-*', a line for each",
     "figure --training": "commit 808d59b draws the committed studies",
-    "theory": "commit 808d59b has it",
+    "theory": "use python probes/studies/theory.py",
     "train": "commit 808d59b has it",
 }
 
