@@ -17,7 +17,7 @@ error of every estimator at every group size G. Data flows one way, through a fo
     measurement prompts of a policy -> their arrays, within memory
     results     every file of a run: written, read, validated
     run         prompts are measured into a folder: planned, resumed, shared by processes
-    trainer_logs rollouts of a trainer -> values, zero-variance groups; no model
+    logs        rollouts of a trainer -> values, zero-variance groups; no model
     answers     finished runs -> claims, advice
     report      words, figures and pages for a reader
     api         the Python doors: a function a file, and the results that they return

@@ -1,39 +1,116 @@
-"""Logs as trainers write them, on the disk and in memory."""
+"""Logs as trainers write them, small, and what pandas counts of their groups."""
 
+import gzip
 import json
 
 import numpy as np
+import pandas as pd
 
-from mse_lab.trainer_logs.groups import make_groups
-from mse_lab.trainer_logs.read_logs import read_log
-from mse_lab.trainer_logs.summary import Summary
+from mse_lab.logs.groups import make_groups
+from mse_lab.logs.read_logs import read_log
+from mse_lab.logs.summary import Summary
 
 
 def write_lines(path, records):
+    """Write lines of JSON, compressed where the name says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    raw = text.encode("utf-8", "surrogatepass")
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
     return path
 
 
+def completions(prompts=12, size=8, steps=5, seed=3):
+    """Draw completions with binary rewards, groups of a prompt in their order."""
+    rng, rows = np.random.default_rng(seed), []
+    for number, value in enumerate(rng.beta(0.6, 0.6, size=prompts * steps)):
+        step = 1 + number // prompts
+        for place in range(size):
+            length = int(rng.integers(3, 21))
+            rows.append(
+                {
+                    "step": step,
+                    "id": number,
+                    "prompt": f"What is {number} plus {step}?",
+                    "text": f"{'so ' * length}{place}",
+                    "reward": float(rng.random() < value),
+                    "length": length,
+                    "place": place,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def counted(frame, *keys, reward="reward"):
+    """Count groups by pandas: as many as there are combinations of the keys."""
+    groups = frame.groupby(list(keys), sort=False)[reward]
+    spread = groups.std(ddof=1).fillna(0)
+    several = groups.size() > 1
+    return {
+        "groups": len(spread),
+        "completions": len(frame),
+        "mean_reward": frame[reward].mean(),
+        "zero_variance": (spread <= 1e-8)[several].mean(),
+        "group_size": int(groups.size().mode().max()),
+    }
+
+
+def told(summary):
+    """What a summary says of the same."""
+    found = summary.as_dict()
+    share = found["zero_variance"]
+    found["zero_variance"] = share["value"] if share else np.nan
+    return found
+
+
+def with_advantages(frame, size, reward="reward", scale=True):
+    """Add advantages as TRL computes them of blocks, and writes them: 32 bits."""
+    rewards = frame[reward].to_numpy(dtype=float).reshape(-1, size)
+    centred = rewards - np.nanmean(rewards, axis=1, keepdims=True)
+    spread = np.nanstd(rewards, axis=1, keepdims=True, ddof=1) if scale else 1.0
+    advantages = np.nan_to_num(centred / (spread + 1e-4 * scale)).ravel()
+    return frame.assign(advantage=advantages.astype(np.float32))
+
+
+def write_trl(folder, frame, rewards=("reward",), extras=(), state=None):
+    """Write a file for each step as `GRPOTrainer.log` does, and perhaps a state."""
+    columns = ["step", "prompt", "completion", *rewards, *extras, "advantage"]
+    (folder / "completions").mkdir(parents=True, exist_ok=True)
+    for step, rows in frame.rename(columns={"text": "completion"}).groupby("step"):
+        path = folder / f"completions/completions_{step:05d}.parquet"
+        rows[columns].to_parquet(path)
+    if state is not None:
+        (folder / "trainer_state.json").write_text(json.dumps(state))
+    return folder
+
+
+def state_of(last, functions=("reward",), evaluated=()):
+    """A `trainer_state.json`, written at a step."""
+    entries = [{"step": 1, **{f"rewards/{name}/mean": 0.5 for name in functions}}]
+    entries += [{"step": step, "eval_loss": 0.0} for step in evaluated]
+    return {"global_step": last, "log_history": entries}
+
+
+def read(given, columns=None, **settings):
+    """Read a log: its columns, and its groups."""
+    log = read_log(
+        given if isinstance(given, pd.DataFrame | list) else [given],
+        columns,
+        partial_ok=settings.pop("partial", False),
+    )
+    return Summary(log, make_groups(log, settings.pop("group_size", None)), **settings)
+
+
 def groups_of(*rewards, **more):
-    """Lines of the general form, a prompt and a group each."""
+    """Lines of a group each."""
     return [
         {"prompt_id": f"p{number}", "rewards": list(group), **more}
         for number, group in enumerate(rewards)
     ]
 
 
-def two_rewards(pairs, advantages=None, prompt="a"):
-    """Lines of one group, whose completions have two rewards each."""
-    return [
-        {"prompt": prompt, "rewards": {"right": one, "tidy": other}}
-        | ({} if advantages is None else {"advantage": advantages[n]})
-        for n, (one, other) in enumerate(pairs)
-    ]
-
-
 def draw_groups(values, size, seed=0, groups=1):
-    """Draw binary rewards of prompts with these values, lines of the general form."""
+    """Draw binary rewards of prompts with these values, a line for each group."""
     rng = np.random.default_rng(seed)
     return [
         {"prompt_id": f"p{number}", "step": step, "rewards": drawn.astype(int).tolist()}
@@ -44,10 +121,5 @@ def draw_groups(values, size, seed=0, groups=1):
 
 
 def summarise(tmp_path, records, name="log.jsonl", **settings):
-    log = read(tmp_path, records, name)
-    return Summary(log, make_groups(log, settings.pop("group_size", None)), **settings)
-
-
-def read(tmp_path, records, name="log.jsonl"):
-    """Write records and read them as columns."""
-    return read_log([write_lines(tmp_path / name, records)])
+    """Write lines and read them."""
+    return read(write_lines(tmp_path / name, records), **settings)

@@ -32,14 +32,14 @@ MAY_IMPORT = {
     "results": GROUND | {"probe", "estimators", "mse"},
     "run": GROUND
     | {"probe", "policy", "scores", "estimators", "mse", "measurement", "results"},
-    "trainer_logs": GROUND | {"probe", "mse"},
+    "logs": GROUND | {"probe", "mse"},
     "answers": GROUND | {"probe", "estimators", "mse", "results"},
-    "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "trainer_logs"},
+    "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "logs"},
     "": {"errors", "version", "api.advise", "api.measure", "api.result", "api.rollouts"},
 }
 MAY_IMPORT["api.result"] = GROUND | {"answers", "results", "report"}
 MAY_IMPORT["api.result"] |= {"probe.training"}
-MAY_IMPORT["api.rollouts"] = GROUND | {"trainer_logs", "report"}
+MAY_IMPORT["api.rollouts"] = GROUND | {"logs", "report"}
 MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {"", "trl"}
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
@@ -104,8 +104,8 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
     ("folder", "source"),
     [
         ("mse", "import torch"),
-        ("trainer_logs", "import torch"),
-        ("trainer_logs", "from mse_lab.report.rollouts_figure import compose_rollouts"),
+        ("logs", "import torch"),
+        ("logs", "from mse_lab.report.rollouts_figure import compose_rollouts"),
         ("answers", "def late():\n    from transformers import AutoTokenizer"),
         ("answers", "import matplotlib.pyplot as plt"),
         ("policy", "from mse_lab.scores.factors import Factor"),

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import sys
 import warnings
 from pathlib import Path
 
@@ -81,16 +80,3 @@ def train_with_logs(
         )
         trainer.train()
     return Path(folder) / "completions"
-
-
-if __name__ == "__main__":
-    # The run of `mse_lab/trainer_logs/README.md`: python tests/trl_logs.py FOLDER
-    train_with_logs(
-        sys.argv[1],
-        prompts=plain_problems(60),
-        steps=48,
-        with_ids=True,
-        learning_rate=3e-4,
-        lr_scheduler_type="constant",
-        per_device_train_batch_size=64,
-    )

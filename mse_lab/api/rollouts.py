@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mse_lab.errors import InputError, is_count, is_share, shown
-from mse_lab.trainer_logs.general_form import ColumnNames, check_columns
-from mse_lab.trainer_logs.groups import make_groups
-from mse_lab.trainer_logs.read_logs import read_log
-from mse_lab.trainer_logs.summary import Summary
-from mse_lab.trainer_logs.verdicts import verdicts_as_dicts
+from mse_lab.logs.forms import Given, check_columns
+from mse_lab.logs.groups import make_groups
+from mse_lab.logs.read_logs import read_log
+from mse_lab.logs.summary import Summary
+from mse_lab.logs.verdicts import verdicts_as_dicts
 
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
@@ -79,17 +79,19 @@ def rollouts(
     *,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     group_size: int | None = None,
+    partial: bool = False,
     level: float = 0.95,
 ) -> Rollouts:
     """Summarise the rollouts that a trainer has written.
 
     Args:
         source: A folder, files, or a data frame, in a form that `mse-lab rollouts` reads.
-        columns: Names of the columns, where the form is your own: `prompt`, `reward` (one
-            or several), and any of `step`, `group`, `text`, `tokens`, `mask`, `log_probs`,
-            `trainer_log_probs`, `length`, `truncated`, `advantage`.
-        group_size: G, where the logs do not name groups; by default the commonest number
-            of completions of a prompt at a step.
+        columns: The file's columns, dotted where they are nested, by the names of a
+            record (`probe/records.py`): `prompt_id`, `prompt`, `group`, `step`, `reward`
+            (several add up, `0.5*format` by a weight), `completion`, `token_ids`, `mask`,
+            `length`, `truncated`, `log_probs`, `engine_log_probs`, `advantage`.
+        group_size: G, where no column identifies a group: they are blocks, by order.
+        partial: Whether a file that ends early is read up to there.
         level: Coverage of the intervals, between 0 and 1.
 
     Raises:
@@ -99,7 +101,8 @@ def rollouts(
         raise InputError(f"level = {shown(level)}: give a share such as 0.95")
     if not (group_size is None or (is_count(group_size) and group_size < MOST)):
         raise InputError(f"group_size = {shown(group_size)}: give a whole number from 1")
-    named: ColumnNames | None = check_columns(columns) if columns else None
-    log = read_log(source if isinstance(source, pd.DataFrame) else _paths(source), named)
+    named: Given = check_columns(columns) if columns is not None else {}
+    given = source if isinstance(source, pd.DataFrame) else _paths(source)
+    log = read_log(given, named, partial_ok=partial)
     groups = make_groups(log, group_size)
     return Rollouts(log, groups, level)

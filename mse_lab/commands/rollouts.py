@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def limits(text: str) -> dict[str, float]:
     """Read `silent=0.5,truncated`; without a number the usual limit."""
-    from mse_lab.trainer_logs.verdicts import LIMITS
+    from mse_lab.logs.verdicts import LIMITS
 
     shares = {}
     for part in text.split(","):
@@ -43,10 +43,12 @@ def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     help = "a folder that a trainer writes to, or files: JSONL, Parquet, CSV"
     parser.add_argument("paths", nargs="+", type=Path, metavar="FOLDER|FILE", help=help)
-    help = "names of your own columns: prompt=question,reward=score,step=..."
+    help = "the columns of the files: prompt_id=uid,reward=score,step=..."
     parser.add_argument("--columns", metavar="OURS=YOURS,...", help=help)
-    help = "completions of a group, where the logs do not name groups"
+    help = "completions of a group, where no column identifies groups"
     parser.add_argument("--group-size", type=group_size, metavar="G", help=help)
+    help = "read a file that ends early up to there"
+    parser.add_argument("--partial", action="store_true", help=help)
     parser.add_options("--json")
     parser.add_argument("--markdown", action="store_true", help="for an issue or a page")
     help = "exit with 1 where a verdict says LOOK: silent=0.5,truncated=0.1,copies,drift"
@@ -56,13 +58,14 @@ def add_arguments(parser: Parser) -> None:
 def execute(arguments: Namespace) -> int:
     """Print what the logs tell; 1 if a share exceeds its limit."""
     from mse_lab.api.rollouts import rollouts
-    from mse_lab.trainer_logs.general_form import parse_columns
+    from mse_lab.logs.forms import parse_columns
 
     show_status("reading")
     found = rollouts(
         arguments.paths,
         columns=parse_columns(arguments.columns) if arguments.columns else None,
         group_size=arguments.group_size,
+        partial=arguments.partial,
     )
     found = replace(found, limits=arguments.fail_on)
     show_status()
@@ -79,7 +82,7 @@ def execute(arguments: Namespace) -> int:
 
 
 def _exceeds(found: Rollouts, key: str) -> bool:
-    from mse_lab.trainer_logs.verdicts import verdicts_of
+    from mse_lab.logs.verdicts import verdicts_of
 
     verdict = verdicts_of(found)[key]
     if verdict is None:

@@ -82,10 +82,10 @@ def _lines(path: Path) -> Iterator[Row]:
         yield Row(where, number, parse_json(line, where))
 
 
-def csv_rows(path: Path, *, as_texts: bool = False) -> Iterator[dict[str, Any]]:
+def csv_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a CSV file; an empty cell is None, and NA is a text.
 
-    A column of numbers with one such as 001 is of texts; `as_texts` all are.
+    A column of numbers with one such as 001 is of texts.
     """
     import pandas as pd  # Late: few sources need it.
 
@@ -95,12 +95,9 @@ def csv_rows(path: Path, *, as_texts: bool = False) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path}: two columns are named {twice}; rename one of them")
     # A type is that of the whole column; integers beside an empty cell stay integers.
     kind: Any = {"dtype_backend": "numpy_nullable", "chunksize": 2**31}
-    if as_texts:
-        kind = {"dtype": str, "chunksize": ROWS}
-    else:
-        cells = pd.read_csv(path, dtype=str, keep_default_na=False)
-        coded = (name for name in cells if cells[name].str.match(r"[+-]?0\d").any())
-        kind["dtype"] = dict.fromkeys(coded, str)
+    cells = pd.read_csv(path, dtype=str, keep_default_na=False)
+    coded = (name for name in cells if cells[name].str.match(r"[+-]?0\d").any())
+    kind["dtype"] = dict.fromkeys(coded, str)
     with pd.read_csv(path, keep_default_na=False, na_values=[""], **kind) as chunks:
         for table in (chunk.astype(object) for chunk in chunks):
             yield from table.where(table.notna(), None).to_dict("records")

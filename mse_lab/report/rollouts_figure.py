@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mse_lab.arrays import Floats
+from mse_lab.logs.summary import Summary
 from mse_lab.report.drawing import STYLES, draw_line, name_sizes
-from mse_lab.trainer_logs.summary import Summary
 
 COLOUR = STYLES["grpo"].colour
 RIGHT, WRONG = STYLES["oracle"].colour, STYLES["vanilla"].colour

@@ -20,9 +20,9 @@ from mse_lab.formatting import (
     with_interval,
     wrap,
 )
+from mse_lab.logs.summary import Summary
+from mse_lab.logs.verdicts import verdict_lines
 from mse_lab.report.run_screen import say_mismatch
-from mse_lab.trainer_logs.summary import Summary
-from mse_lab.trainer_logs.verdicts import verdict_lines
 
 # The first look of `advise`: prompts, and completions of each.
 FIRST_PROMPTS, FIRST_COMPLETIONS = 48, 8
@@ -185,8 +185,7 @@ def _completions(summary: Summary) -> Part | None:
     said = []
     if summary.truncated is None:
         said.append(
-            "These logs do not say which completions the length limit cut. Token ids tell "
-            "it: a cut completion has no end token."
+            "These logs do not say which completions the length limit cut (truncated)."
         )
     return Part("Completions", said, rows) if rows or said else None
 
@@ -209,7 +208,7 @@ def _mismatch(summary: Summary) -> Part | None:
     if summary.mismatch is None:
         return None
     return Part(
-        "The trainer's probabilities and the sampler's", [say_mismatch(summary.mismatch)]
+        "The model's probabilities and the engine's", [say_mismatch(summary.mismatch)]
     )
 
 

@@ -182,7 +182,7 @@ def test_what_needs_no_model_is_imported_without_torch(base):
         "[import_module(f'mse_lab.{0}.{{one.name}}') for one in "
         "pkgutil.iter_modules(room.__path__) if one.name != 'hub']"
     )
-    rooms = ("probe", "estimators", "mse", "results", "answers", "report", "trainer_logs")
+    rooms = ("probe", "estimators", "mse", "results", "answers", "report", "logs")
     rooms += ("commands",)
     run(base.python, "-c", "\n".join(map(code.format, rooms)), cwd=base.here)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mse_lab.formatting import number, percent, share, with_interval
-from mse_lab.trainer_logs.summary import Summary
+from mse_lab.logs.summary import Summary
 
 # Above these values a check needs a look.
 LIMITS: Mapping[str, float] = {

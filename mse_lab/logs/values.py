@@ -17,12 +17,11 @@ import pandas as pd
 
 from mse_lab.arrays import Flags, Floats
 from mse_lab.errors import one_line
+from mse_lab.logs.groups import Groups
 from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch
-from mse_lab.trainer_logs.collect import Columns
-from mse_lab.trainer_logs.groups import Groups
-from mse_lab.trainer_logs.reward_columns import centre
+from mse_lab.probe.records import PART
 
 # Upper ends of the bands of values between never and always right.
 BANDS = (0.25, 0.5, 0.75, 1.0)
@@ -43,24 +42,23 @@ def prompts_table(groups: Groups) -> pd.DataFrame:
     """Describe each prompt: its completions, value, and share of zero-variance groups."""
     prompt_K, prompt_N = groups.prompt_K, groups.prompt_N
     counts = np.bincount(prompt_N)
-    labels = np.unique(groups.columns.prompt_N)
+    labels = np.unique(groups.completions["prompt"])
+    lengths = groups.completions.get("length", pd.Series(np.nan, groups.completions.index))
 
     def share(values: Floats) -> Floats:
         return np.bincount(prompt_N, weights=values) / counts
 
     zero = np.bincount(prompt_K, weights=groups.zero_variance_K) / np.bincount(prompt_K)
-    lengths = groups.columns.length_N.astype(float)
-    lengths[lengths < 0] = np.nan
     return pd.DataFrame(
         {
-            "prompt": [groups.columns.prompts[label] for label in labels],
+            "prompt": [groups.prompts[label] for label in labels],
             "groups": np.bincount(prompt_K),
             "completions": counts,
             "value": share(groups.reward_N),
             "right": share(groups.right_N.astype(float)),
             "wrong": share(groups.wrong_N.astype(float)),
             "zero_variance": zero,
-            "mean_length": share(lengths),
+            "mean_length": share(lengths.to_numpy(dtype=float)),
         }
     )
 
@@ -151,33 +149,21 @@ def steps_table(groups: Groups) -> pd.DataFrame:
     return grouped.mean().assign(groups=grouped.size()).reset_index()
 
 
-def lengths_of(columns: Columns) -> tuple[str, Floats] | None:
+def lengths_of(groups: Groups) -> tuple[str, Floats] | None:
     """Return the unit, tokens or else characters, and lengths (N,).
 
     None where the log gives neither for all completions.
     """
-    units = {"tokens": columns.length_N, "characters": columns.characters_N}
-    for unit, lengths_N in units.items():
-        if (lengths_N >= 0).all():
-            return unit, lengths_N.astype(float)
+    for unit, name in (("tokens", "length"), ("characters", "characters")):
+        if (lengths_N := groups.known(name)) is not None:
+            return unit, lengths_N
     return None
 
 
-def truncated_of(columns: Columns) -> Flags | None:
-    """Decide whether the limit cut each completion, (N,); None where that is unknown.
-
-    If the log does not say so: completions shorter than the longest have ended, and so
-    their last tokens are end tokens; one of the longest was cut if its last token is not
-    among these.
-    """
-    if (columns.truncated_N >= 0).all():
-        return columns.truncated_N == 1
-    if not (columns.length_N >= 0).all():
-        return None
-    longest = columns.length_N == columns.length_N.max()
-    if longest.all() or not (columns.last_token_N >= 0).all():
-        return None
-    return longest & ~np.isin(columns.last_token_N, columns.last_token_N[~longest])
+def truncated_of(groups: Groups) -> Flags | None:
+    """Say whether the limit cut each completion, (N,); None where the log does not."""
+    truncated_N = groups.known("truncated")
+    return None if truncated_N is None else truncated_N == 1
 
 
 def duplicates_of(groups: Groups) -> Flags | None:
@@ -185,20 +171,30 @@ def duplicates_of(groups: Groups) -> Flags | None:
 
     None where the log gives neither text nor tokens of some completion.
     """
-    content = groups.columns.content_N
-    if (content == 0).any():
+    content_N = groups.known("content")
+    if content_N is None:
         return None
-    pairs = pd.DataFrame({"group": groups.group_N, "content": content})
+    pairs = pd.DataFrame({"group": groups.group_N, "content": content_N})
     return pairs.duplicated().to_numpy()
 
 
-def mismatch_of(columns: Columns) -> Mismatch | None:
-    """Compare the sampler with the trainer; None without both log-probabilities."""
-    both_N = columns.tokens_N > 0
-    if not both_N.any():
+def mismatch_of(groups: Groups) -> Mismatch | None:
+    """Compare both log-probabilities; None where the log has only one of them."""
+    if "tokens" not in groups.completions:
         return None
-    tokens = int(columns.tokens_N[both_N].sum())
-    return measure_mismatch(columns.log_ratio_N[both_N], columns.kl_N[both_N], tokens)
+    table = groups.completions[groups.completions["tokens"] > 0]
+    if not len(table):
+        return None
+    log_ratio_N, kl_N, tokens_N = (
+        table[name].to_numpy() for name in ("log_ratio", "kl", "tokens")
+    )
+    return measure_mismatch(log_ratio_N, kl_N, int(tokens_N.sum()))
+
+
+def _centre(values_N: Floats, groups: Groups) -> Floats:
+    """Subtract the mean of its group from each value."""
+    means_K = np.bincount(groups.group_N, weights=values_N) / groups.size_K
+    return np.asarray(values_N - means_K[groups.group_N])
 
 
 class RewardFunction(NamedTuple):
@@ -212,11 +208,12 @@ class RewardFunction(NamedTuple):
 
 def reward_functions(groups: Groups) -> list[RewardFunction]:
     """Describe each reward function."""
-    total_N = centre(groups.reward_N, groups.group_N)
+    total_N = _centre(groups.reward_N, groups)
     total = float(total_N @ total_N)
     functions = []
-    for name, given_N in groups.columns.rewards.items():
-        centred_N = centre(np.nan_to_num(given_N), groups.group_N)
+    for name in groups.rewards:
+        given_N = groups.completions[PART + name].to_numpy()
+        centred_N = _centre(np.nan_to_num(given_N), groups)
         varies_K = np.bincount(groups.group_N, weights=np.abs(centred_N)) > 1e-9
         share = float(centred_N @ total_N) / total if total > 0 else float("nan")
         known = given_N[~np.isnan(given_N)]

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats
+from mse_lab.logs.groups import Groups
 from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.zero_variance import BetaBinomial, fit_beta_binomial
-from mse_lab.trainer_logs.groups import Groups
 
 # Group sizes of the forecast, beside 1, 2 and 4 times that of the log.
 SIZES = (2, 4, 8, 16, 32, 64)

@@ -9,16 +9,14 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.arrays import Flags, Floats
-from mse_lab.errors import one_line, shorten
+from mse_lab.logs import values
+from mse_lab.logs.forecast import Forecast, forecast, share_of_groups
+from mse_lab.logs.groups import Groups
+from mse_lab.logs.left_out import LeftOut
+from mse_lab.logs.read_logs import Log
 from mse_lab.mse.cluster_means import cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.mismatch import Mismatch
-from mse_lab.trainer_logs import values
-from mse_lab.trainer_logs.forecast import Forecast, forecast, share_of_groups
-from mse_lab.trainer_logs.groups import Groups
-from mse_lab.trainer_logs.left_out import left_out
-from mse_lab.trainer_logs.read_logs import Log
-from mse_lab.trainer_logs.reward_columns import advantages_follow
 
 # The seed of the draws of intervals: a log has the same summary every time.
 SEED = 0
@@ -132,12 +130,12 @@ class Summary:
     @cached_property
     def lengths(self) -> tuple[str, Floats] | None:
         """Lengths of the completions, and their unit."""
-        return values.lengths_of(self.groups.columns)
+        return values.lengths_of(self.groups)
 
     @cached_property
     def truncated_N(self) -> Flags | None:
         """Whether each completion was cut."""
-        return values.truncated_of(self.groups.columns)
+        return values.truncated_of(self.groups)
 
     @cached_property
     def truncated(self) -> Estimate | None:
@@ -158,15 +156,9 @@ class Summary:
         return functions if len(functions) > 1 else []
 
     @cached_property
-    def advantage_fits(self) -> bool | None:
-        """Whether the trainer's advantages follow the rewards."""
-        one = self.groups
-        return advantages_follow(one.reward_N, one.columns.advantage_N, one.group_N)
-
-    @cached_property
     def mismatch(self) -> Mismatch | None:
-        """How far the sampler's probabilities are from the trainer's."""
-        return values.mismatch_of(self.log.exports or self.groups.columns)
+        """How far the engine that drew is from the model; None where nothing tells."""
+        return values.mismatch_of(self.groups)
 
     def mean_where(self, values_N: Floats, flags_N: Flags) -> Estimate:
         """Average a number over some completions; the interval is over prompts."""
@@ -186,9 +178,14 @@ class Summary:
         return cluster_share(rewards, prompts, self.level, self._rng())
 
     @cached_property
+    def left_out(self) -> list[LeftOut]:
+        """What was left out of the log."""
+        return [*self.log.source.left_out, *self.groups.left_out]
+
+    @cached_property
     def notes(self) -> list[str]:
         """What a reader should know about what was read, a sentence each."""
-        return [*left_out(self.log.source, self.groups), *self._cautions()]
+        return [*(one.line() for one in self.left_out), *self._cautions()]
 
     def _cautions(self) -> Iterator[str]:
         prompts, steps, form = len(self.prompts), len(self.steps), self.log.source.form
@@ -199,21 +196,18 @@ class Summary:
         if numbers := self._numbered_by_step():
             yield (
                 f"The prompts are the numbers {numbers[0]} to {numbers[-1]}, all of them "
-                "at every step: if they count within a step, give the text, --columns "
-                "prompt=...,reward=..."
+                "at every step: if they count within a step, give what identifies a "
+                "prompt, --columns prompt_id=..."
             )
         if not self.grouped:
             yield (
                 "One completion a prompt: no groups, so nothing is known of values, of "
                 "zero-variance groups, or of other group sizes."
             )
-        if self.advantage_fits is False:
-            names = shorten(one_line(", ".join(self.groups.columns.rewards)), 200)
-            yield (
-                f"The trainer's advantages do not follow the sum of {names}: they may be "
-                "weighted, or hold what is no reward; choose with --columns "
-                "prompt=...,reward=NAME."
-            )
+        sizes = np.unique(self.groups.size_K)
+        if len(sizes) > 1:
+            yield f"Groups have {sizes[0]:,} to {sizes[-1]:,} completions with a reward."
+        yield from self.groups.cautions
         if form.note:
             yield f"{form.name}: {form.note}."
 
@@ -233,7 +227,7 @@ class Summary:
         return {
             "source": source.name,
             "form": source.form.name,
-            "files": len(source.forms),
+            "files": len(source.files),
             "prompts": len(self.prompts),
             "groups": len(groups.size_K),
             "completions": len(groups.reward_N),
@@ -255,6 +249,7 @@ class Summary:
                 for one in self.forecasts
             ],
             **self._optional_numbers(),
+            "left_out": [asdict(one) for one in self.left_out],
             "notes": self.notes,
         }
 

@@ -1,0 +1,207 @@
+"""Forms of logs: which columns of a file are those of a record.
+
+TRL's Parquet and verl's JSONL are known by the columns that their sources write, and a file
+by the record's own names; the user's `--columns` come before both. Nothing else is guessed.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from mse_lab.errors import InputError, nearest, shorten, shown
+from mse_lab.probe.records import IDENTITIES, NAMES, SYNONYMS
+
+# Names of the columns by the names of a record; of `reward` one or several, with weights.
+Given = Mapping[str, Sequence[str]]
+
+# Columns that may tell groups or prompts apart: example_id, uid, prompt_idx, taskId.
+_ID = re.compile(r"(?:(?:^|_)(?:id|uid|uuid|guid|idx|index|key|hash)|[a-z]Id)$")
+_WEIGHTED = re.compile(r"([-+0-9.eE]+)\*(.+)")
+
+# What a part of several rewards is called that is their total.
+_TOTALS = {"total", "reward", "total_reward", "reward_total", "sum", "score", "overall"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a file writes its completions."""
+
+    name: str
+    # The file's columns by the names of a record; `rewards.NAME` are reward functions.
+    columns: Mapping[str, str]
+    weights: Mapping[str, float] = field(default_factory=dict)  # Of reward functions.
+    given: frozenset[str] = frozenset()  # The names that the user gave.
+    # The trainer's settings of a step, with `{prompts}`, `{size}` and `{completions}`.
+    batch_keys: str = ""
+    note: str = ""  # What its files do not say.
+
+    def wanted(self, names: Sequence[str]) -> Collection[str]:
+        """Give the columns of a file that are read, and those that may be ids."""
+        tops = {part for column in self.columns.values() for part in _tops(column)}
+        found = {name for name in names if name in tops}
+        return found | {*self.possible_ids(names), *self.late_identities(names)}
+
+    def late_identities(self, names: Collection[str]) -> list[str]:
+        """List a record's identities that the first lines of the file did not have."""
+        if self.name != "rows":
+            return []
+        return [name for name in IDENTITIES if name in names and name not in self.columns]
+
+    def possible_ids(self, names: Sequence[str]) -> list[str]:
+        """List the columns that may tell groups apart, and are not used."""
+        if "group" in self.columns or self.name == "TRL":
+            return []
+        used = {*self.columns.values()}
+        return [name for name in names if _ID.search(name) and name not in used]
+
+
+def _tops(column: str) -> tuple[str, str]:
+    return column, column.partition(".")[0]
+
+
+_VERL = {"prompt": "input", "completion": "output", "reward": "score", "step": "step"}
+
+
+def _trl(types: Mapping[str, pa.DataType]) -> Form | None:
+    """`log_completions=True`: `completions/completions_<step>.parquet`.
+
+    Columns in this order: `step`, `prompt`, `completion`, a float for each reward function,
+    what a reward function gave to `log_extra`, `advantage`. `trl.py` says which of the
+    floats are rewards. Source: `GRPOTrainer.log` of TRL 1.16; `RLOOTrainer` has the same.
+    """
+    if not {"step", "prompt", "completion", "advantage"} <= {*types}:
+        return None
+    if not pa.types.is_floating(types["advantage"]):
+        return None
+    columns = {name: name for name in ("step", "prompt", "completion", "advantage")}
+    extras = {
+        "prompt_id": "prompt_id",
+        "token_ids": "completion_ids",
+        "truncated": "truncated",
+    }
+    columns |= {name: column for name, column in extras.items() if column in types}
+    floats = [
+        name
+        for name, kind in types.items()
+        if pa.types.is_floating(kind) and name not in columns.values()
+    ]
+    columns |= {f"rewards.{name}": name for name in floats}
+    keys = (
+        "generation_batch_size = {completions} = per_device_train_batch_size x processes x "
+        "steps_per_generation, num_generations = {size}"
+    )
+    return Form("TRL", columns, batch_keys=keys)
+
+
+def _verl(names: Collection[str]) -> Form | None:
+    """`trainer.rollout_data_dir`: `<step>.jsonl`.
+
+    `input`, `output`, `gts`, `score` and `step`, then whatever the reward function adds.
+    Texts are decoded without special tokens. `trainer.balance_batch` mixes the order of a
+    step: those of equal `input` are a group, or of equal `uid` where it is there. Source:
+    `RayPPOTrainer._dump_generations`.
+    """
+    if not {*_VERL.values()} <= {*names}:
+        return None
+    keys = "data.train_batch_size = {prompts}, actor_rollout_ref.rollout.n = {size}"
+    note = "special tokens are stripped: a completion that was cut does not show"
+    columns = _VERL | ({"group": "uid"} if "uid" in names else {})
+    return Form("verl", columns, batch_keys=keys, note=note)
+
+
+def _rows(names: Collection[str], given: Given) -> Form:
+    """A record's own names."""
+    named = {SYNONYMS[name]: name for name in names if name in SYNONYMS}
+    return Form("rows", named | {name: name for name in NAMES if name in names})
+
+
+def recognise(types: Mapping[str, pa.DataType], given: Given) -> Form | None:
+    """Find the form of a file by its columns; None if they do not tell the rewards.
+
+    >>> known = dict.fromkeys(["input", "output", "gts", "score", "step"], pa.null())
+    >>> recognise(known, {}).name
+    'verl'
+    """
+    form = _apply(_trl(types) or _verl(types) or _rows([*types], given), given)
+    for name in form.given:
+        columns = [form.columns[name]] if name in form.columns else []
+        if name == "reward":
+            columns = [column for key, column in form.columns.items() if _is_reward(key)]
+        if not all({*_tops(column)} & {*types} for column in columns):
+            return None
+    return form if any(_is_reward(name) for name in form.columns) else None
+
+
+def _is_reward(name: str) -> bool:
+    return name in ("reward", "rewards") or name.startswith("rewards.")
+
+
+def _apply(form: Form, given: Given) -> Form:
+    """Put the user's columns in the place of the form's."""
+    columns, weights = dict(form.columns), dict[str, float]()
+    if {"reward", "rewards"} & {*given}:
+        columns = {name: one for name, one in columns.items() if not _is_reward(name)}
+    for name, (first, *more) in given.items():
+        weighted = [_WEIGHTED.fullmatch(one) for one in (first, *more)]
+        if name != "reward" or not (more or any(weighted)):
+            columns[name] = first
+            continue
+        for one, found in zip((first, *more), weighted, strict=True):
+            column = found[2] if found else one
+            columns[f"rewards.{column}"] = column
+            weights[column] = _weight(found[1], one) if found else 1.0
+    return Form(form.name, columns, weights, frozenset(given), form.batch_keys, form.note)
+
+
+def _weight(text: str, whole: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"columns reward={whole}: give a weight, 0.5*format") from None
+
+
+def check_columns(given: Any) -> Given:
+    """Check a user's names of columns."""
+    if not isinstance(given, Mapping):
+        remedy = "give a mapping: {'prompt_id': ..., 'reward': ...}"
+        raise InputError(f"columns {shown(given)}: {remedy}")
+    columns: dict[str, list[str]] = {}
+    for ours, names in given.items():
+        listed = [*names] if isinstance(names, Sequence) else []
+        theirs = [names] if isinstance(names, str) else listed
+        ours = SYNONYMS.get(ours) or ours
+        if ours not in NAMES:
+            raise InputError(f"columns {shown(ours)}: {nearest(str(ours), NAMES)}")
+        if not theirs or not all(one and isinstance(one, str) for one in theirs):
+            raise InputError(f"columns {shown(ours)}: give a column: prompt_id=example_id")
+        if len(theirs) > 1 and ours != "reward":
+            raise InputError(f"columns {shown(ours)}: give one column; only rewards add up")
+        columns[ours] = theirs
+    return columns
+
+
+def parse_columns(text: str) -> Given:
+    """Parse `--columns`; several columns of `reward` add up, by their weights.
+
+    >>> parse_columns("prompt_id=uid,reward=exact,reward=0.5*format")
+    {'prompt_id': ['uid'], 'reward': ['exact', '0.5*format']}
+    """
+    columns: dict[str, list[str]] = {}
+    for part in text.split(","):
+        ours, _, theirs = (word.strip() for word in part.partition("="))
+        columns.setdefault(ours, []).append(theirs)
+    return check_columns(columns)
+
+
+def refuse_total(parts: Collection[str]) -> None:
+    """Refuse to add up rewards of which one is the total."""
+    totals = [name for name in parts if name.lower() in _TOTALS]
+    if totals and len(parts) > 1:
+        raise InputError(
+            f"rewards {shorten(', '.join(parts))}: is {totals[0]} their total? Name the "
+            f"one that counts, --columns reward=rewards.{totals[0]}, or those that add up, "
+            "reward=A,reward=B"
+        )

@@ -1,0 +1,404 @@
+"""Groups: the completions of one prompt that were drawn together, and their rewards.
+
+A group has one prompt, step and group id, of those that the log gives. TRL's are blocks of
+its files (`trl.py`). Where neither an id nor blocks tell, groups are not made up: a text
+that several prompts of a step share, or an id beside the ones that are used, is refused
+unless the user says what identifies a group.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.arrays import Flags, Floats, Ints
+from mse_lab.errors import InputError, one_line, shorten, shown
+from mse_lab.logs import trl
+from mse_lab.logs.collect import OTHER
+from mse_lab.logs.forms import refuse_total
+from mse_lab.logs.left_out import LeftOut
+from mse_lab.logs.read_logs import Log
+from mse_lab.mse.zero_variance import equal_share
+from mse_lab.probe.records import PART
+
+# Rewards this near, as floats of 32 bits, are equal: as trainers' isclose of a group's
+# standard deviation and zero.
+NEAR = 1e-8
+
+
+def _largest_mode(sizes: Ints) -> int:
+    counts = np.bincount(sizes)
+    return int(len(counts) - 1 - np.argmax(counts[::-1]))
+
+
+@dataclass(frozen=True)
+class Groups:
+    """N completions with a reward, in K groups of P prompts."""
+
+    completions: pd.DataFrame  # Their numbers, a row each (`collect.py`).
+    prompts: Sequence[str]  # A label of each prompt, by its number in the table.
+    reward_N: Floats  # Their rewards, summed over reward functions.
+    group_N: Ints  # Numbers of their groups, 0 to K - 1.
+    size_in_use: int  # The commonest number of completions drawn, with a reward or not.
+    rewards: tuple[str, ...] = ()  # The reward functions.
+    left_out: tuple[LeftOut, ...] = ()  # What is in the log and not here.
+    cautions: tuple[str, ...] = ()  # What the reading rests on, a sentence each.
+
+    def known(self, name: str) -> Floats | None:
+        """Give a number of each completion, (N,); None where some completion lacks it."""
+        column = self.completions.get(name)
+        return None if column is None or column.isna().any() else column.to_numpy()
+
+    @cached_property
+    def size_K(self) -> Ints:
+        """Number of completions of each group."""
+        return np.bincount(self.group_N)
+
+    @cached_property
+    def commonest_size(self) -> int:
+        """The commonest number of rewards of a group; of several, the largest."""
+        return _largest_mode(self.size_K)
+
+    @cached_property
+    def _first_K(self) -> Ints:
+        return np.unique(self.group_N, return_index=True)[1]
+
+    @cached_property
+    def prompt_K(self) -> Ints:
+        """Number of each group's prompt, 0 to P - 1."""
+        prompt_K = self.completions["prompt"].to_numpy()[self._first_K]
+        return np.unique(prompt_K, return_inverse=True)[1]
+
+    @cached_property
+    def prompt_N(self) -> Ints:
+        """Number of each completion's prompt, 0 to P - 1."""
+        return self.prompt_K[self.group_N]
+
+    @cached_property
+    def step_K(self) -> Ints:
+        """Training step of each group; -1 where the log has none."""
+        if "step" not in self.completions:
+            return np.full(len(self.size_K), -1)
+        return self.completions["step"].to_numpy()[self._first_K]
+
+    @cached_property
+    def mean_K(self) -> Floats:
+        """Mean reward of each group."""
+        return np.bincount(self.group_N, weights=self.reward_N) / self.size_K
+
+    @cached_property
+    def variance_K(self) -> Floats:
+        """Variance of each group's rewards, with n - 1; NaN for a single completion."""
+        squares_N = np.square(self.reward_N - self.mean_K[self.group_N])
+        sums_K = np.bincount(self.group_N, weights=squares_N)
+        sizes_K = self.size_K.astype(float)
+        out = np.full(len(sizes_K), np.nan)
+        return np.divide(sums_K, sizes_K - 1, out=out, where=sizes_K > 1)
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest reward of the log."""
+        return float(self.reward_N.min()), float(self.reward_N.max())
+
+    @cached_property
+    def _levels_N(self) -> Floats:
+        """Rewards as trainers compare them, floats of 32 bits."""
+        return self.reward_N.astype(np.float32).astype(float)
+
+    @cached_property
+    def _one_level(self) -> bool:
+        return bool(np.ptp(self._levels_N) <= NEAR)
+
+    @cached_property
+    def right_N(self) -> Flags:
+        """Whether a completion has the largest reward of the log.
+
+        Where all rewards are equal, all completions are right if the reward is positive.
+        """
+        if self._one_level:
+            return np.full(len(self.reward_N), self.range[1] > 0)
+        return np.asarray(self._levels_N >= self._levels_N.max() - NEAR)
+
+    @cached_property
+    def wrong_N(self) -> Flags:
+        """Whether a completion has the smallest reward of the log."""
+        if self._one_level:
+            return ~self.right_N
+        return np.asarray(self._levels_N <= self._levels_N.min() + NEAR)
+
+    @cached_property
+    def binary(self) -> bool:
+        """Whether the log has at most two different rewards."""
+        return bool((self.right_N | self.wrong_N).all())
+
+    @cached_property
+    def right_K(self) -> Ints:
+        """Number of right completions of each group."""
+        return np.bincount(self.group_N[self.right_N], minlength=len(self.size_K))
+
+    @cached_property
+    def wrong_K(self) -> Ints:
+        """Number of wrong completions of each group."""
+        return np.bincount(self.group_N[self.wrong_N], minlength=len(self.size_K))
+
+    @cached_property
+    def _equal_rewards(self) -> tuple[Ints, Floats]:
+        """For each distinct reward of a group: the group, and the reward's count."""
+        order = np.lexsort((self._levels_N, self.group_N))
+        group, levels = self.group_N[order], self._levels_N[order]
+        new = np.r_[True, (np.diff(group) != 0) | (np.diff(levels) > NEAR)]
+        return group[new], np.diff(np.r_[np.flatnonzero(new), len(group)]).astype(float)
+
+    @cached_property
+    def zero_variance_K(self) -> Flags:
+        """Whether all rewards of a group are equal."""
+        return np.bincount(self._equal_rewards[0]) == 1
+
+    def zero_variance_shares(self, group_size: int) -> Floats:
+        """Share of each group's subsets of G completions whose rewards are all equal, (K,).
+
+        It is unbiased for the share of zero-variance groups of G: sum_z C(n_z, G) / C(n, G)
+        with n_z completions of reward z, for rewards 0 and 1 [C(c, G) + C(n-c, G)] /
+        C(n, G). NaN where the group is smaller than G.
+        """
+        group, counts = self._equal_rewards
+        size_K = self.size_K.astype(float)
+        large_K = size_K >= group_size
+        in_large = large_K[group]
+        shares = equal_share(counts[in_large], size_K[group[in_large]], group_size)
+        sums_K = np.bincount(group[in_large], weights=shares, minlength=len(size_K))
+        return np.where(large_K, sums_K, np.nan)
+
+
+def _number(*keys: Ints) -> Ints:
+    """Number the combinations of keys, from 0 in the order of their first occurrence."""
+    codes = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        values = pd.factorize(key)[0]
+        codes = pd.factorize(codes * (int(values.max(initial=0)) + 1) + values)[0]
+    return codes
+
+
+class _ById(NamedTuple):
+    """Groups of the completions of one prompt, step and group id."""
+
+    table: pd.DataFrame
+    log: Log
+    group_N: Ints
+    size_K: Ints
+
+    @property
+    def _text(self) -> str:
+        """The column of the prompt's text."""
+        return self.log.source.form.columns.get("prompt", "prompt")
+
+    def name(self, group: int) -> str:
+        """Name a group in a message."""
+        row = self.table.iloc[int(np.argmax(self.group_N == group))]
+        what = (
+            f"prompt {shown(self.log.prompts[int(row['prompt'])])}"
+            if "prompt" in row
+            else "a file"
+        )
+        return f"{what} at step {row['step']:.0f}" if "step" in row else what
+
+    def cut(self, size: int) -> Ints:
+        """Cut groups into blocks of a size, in the order of their completions."""
+        for group in np.flatnonzero((self.size_K > size) & (self.size_K % size != 0))[:1]:
+            raise InputError(
+                f"--group-size {size}: {self.name(group)} has {self.size_K[group]} "
+                "completions, which are no whole groups"
+            )
+        rank_N = pd.Series(self.group_N).groupby(self.group_N).cumcount().to_numpy()
+        return _number(self.group_N, rank_N // size)
+
+    def refuse_two_files(self) -> None:
+        """Refuse a group that lies in two files."""
+        last_K = np.zeros(len(self.size_K), dtype=np.int64)
+        last_K[self.group_N] = self.table["file"]
+        for at in np.flatnonzero(last_K[self.group_N] != self.table["file"])[:1]:
+            raise InputError(
+                f"{self.name(self.group_N[at])}: in two files; name the files of one "
+                "training, or join those that share groups (cat a.jsonl b.jsonl > c.jsonl)"
+            )
+
+    def refuse_numbers(self) -> None:
+        """Refuse a group id that numbers completions: no two of a prompt share one."""
+        keys = [key for key in ("prompt", "step") if key in self.table]
+        if (self.size_K == 1).all() and keys and self.table.duplicated(keys).any():
+            column = self.log.source.form.columns.get("group", "group")
+            raise InputError(
+                f"{column} is another one in every completion, so it identifies no group: "
+                f"name what does, --columns group=..., or group={self._text} for those of "
+                "a prompt and step"
+            )
+
+    def refuse_other_ids(self) -> None:
+        """Refuse an id that is not used, and tells apart some of a group's completions.
+
+        One that is different in every completion of a group only numbers them.
+        """
+        for name in (name for name in self.table if name.startswith(OTHER)):
+            parts_N = _number(self.group_N, self.table[name].to_numpy())
+            first = np.unique(parts_N, return_index=True)[1]
+            count_K = np.bincount(self.group_N[first], minlength=len(self.size_K))
+            for group in np.flatnonzero((count_K > 1) & (count_K < self.size_K))[:1]:
+                column = name.removeprefix(OTHER)
+                raise InputError(
+                    f"{column} takes {count_K[group]} values in the {self.size_K[group]} "
+                    f"completions of {self.name(group)}: --columns prompt_id={column} if "
+                    f"it identifies a prompt, group={column} if a group, "
+                    f"group={self._text} if neither"
+                )
+
+    def refuse_shared_text(self) -> None:
+        """Refuse a text that several prompts of a step seem to share."""
+        common = _largest_mode(self.size_K)
+        large = np.flatnonzero(self.size_K > common)[:1].tolist()
+        alone = self.table["prompt"].nunique() == 1 and len(self.table) > 1
+        for group in large or [0] * alone:
+            than = f"others {common}" if large else "and there is no other prompt"
+            raise InputError(
+                f"{self.name(group)} has {self.size_K[group]} completions, {than}: do "
+                "prompts share this text? Name what identifies them, --columns "
+                f"prompt_id=... or group=..., or group={self._text} if they do not; "
+                "--group-size G cuts by order"
+            )
+
+
+def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
+    """Put completions into groups by what the log gives of a prompt, step and group."""
+    named = {"prompt_id", "prompt", "group"} & log.identities
+    if not named and group_size is None:
+        raise InputError(
+            f"which of the columns {shorten(', '.join(log.source.names), 200)} identifies "
+            "a prompt or group? Name one, --columns prompt_id=... or group=...; or give "
+            "--group-size G where groups are blocks of lines"
+        )
+    keys = ("prompt", "step", "group") if named else ("file", "step")
+    group_N = _number(*(table[key].to_numpy() for key in keys if key in table))
+    by_id = _ById(table, log, group_N, np.bincount(group_N))
+    by_id.refuse_two_files()
+    if group_size is not None:
+        return by_id.cut(group_size)
+    if "group" in named:
+        by_id.refuse_numbers()
+    else:
+        by_id.refuse_other_ids()
+        if "prompt_id" not in named:
+            by_id.refuse_shared_text()
+    return group_N
+
+
+class _Reading(NamedTuple):
+    """How a log is read."""
+
+    table: pd.DataFrame
+    group_N: Ints
+    rewards: tuple[str, ...]  # The reward functions.
+    reward_N: Floats
+    left_out: Sequence[LeftOut] = ()
+    cautions: Sequence[str] = ()
+
+
+def _read_trl(log: Log, group_size: int | None) -> _Reading:
+    """Read TRL's blocks, and which of its columns are rewards."""
+    source, form = log.source, log.source.form
+    first = next(iter(source.files), None)
+    state = trl.find_state(first.parent) if first is not None else None
+    table, left_out = trl.leave_out(log.completions, state, asked=source.asked)
+    named = bool({"reward", "rewards"} & form.given)
+    cautions = [] if state or source.asked else [trl.NO_STATE]
+    if "reward" in form.columns:
+        rewards: tuple[str, ...] = ()
+        reward_N = table["reward"].to_numpy()
+    else:
+        rewards = trl.rewards_of(table, state.functions if state else (), named=named)
+        reward_N = _add_up(_parts(table, rewards), form.weights)
+    if "group" in log.identities:
+        group_N = _identify(log, table, group_size)
+    else:
+        size, fits = trl.block_length(table, reward_N, group_size, named=named)
+        group_N = np.arange(len(table)) // size
+        cautions += [] if fits else [trl.NO_FIT]
+    return _Reading(table, group_N, rewards, reward_N, left_out, cautions)
+
+
+def _read_rows(log: Log, group_size: int | None) -> _Reading:
+    table, form = log.completions, log.source.form
+    names = tuple(name.removeprefix(PART) for name in table if name.startswith(PART))
+    parts = _parts(table, names)
+    if "reward" in table:
+        reward_N = table["reward"].to_numpy()
+    else:
+        if "reward" not in form.given:
+            refuse_total(parts)
+            _refuse_sum(parts)
+        reward_N = _add_up(parts, form.weights)
+    return _Reading(table, _identify(log, table, group_size), names, reward_N)
+
+
+def make_groups(log: Log, group_size: int | None = None) -> Groups:
+    """Put completions into groups, and give each its reward."""
+    read = _read_trl if log.source.form.name == "TRL" else _read_rows
+    table, group_N, rewards, reward_N, left_out, cautions = read(log, group_size)
+    scored_N = ~np.isnan(reward_N)
+    if not scored_N.any():
+        raise InputError(f"{log.source.name}: no completion has a reward; name others")
+    left_out = [*left_out, *_without_reward(table, rewards, scored_N)]
+    prompts = log.prompts
+    if "prompt" not in table:  # Each group is taken for a prompt.
+        table = table.assign(prompt=group_N)
+        prompts = [f"group {number}" for number in range(int(group_N.max()) + 1)]
+    return Groups(
+        table[scored_N],
+        prompts,
+        reward_N[scored_N],
+        np.unique(group_N[scored_N], return_inverse=True)[1],
+        size_in_use=_largest_mode(np.unique(group_N, return_counts=True)[1]),
+        rewards=rewards,
+        left_out=tuple(left_out),
+        cautions=tuple(cautions),
+    )
+
+
+def _without_reward(
+    table: pd.DataFrame, rewards: Sequence[str], scored_N: Flags
+) -> list[LeftOut]:
+    unscored = int((~scored_N).sum())
+    others = [name for name in table if name.startswith(PART)]
+    others = [name for name in others if name.removeprefix(PART) not in rewards]
+    found = [
+        LeftOut(unscored, "completions have no reward: left out"),
+        LeftOut(
+            len(others),
+            "column(s) of numbers that are no rewards",
+            where=one_line(", ".join(name.removeprefix(PART) for name in others)),
+        ),
+    ]
+    return [one for one in found if one.count]
+
+
+def _parts(table: pd.DataFrame, names: Sequence[str]) -> dict[str, Floats]:
+    return {name: table[PART + name].to_numpy(dtype=float) for name in names}
+
+
+def _add_up(parts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """Add up the rewards of functions, by their weights; NaN where none gave one."""
+    weighted = np.stack([values * weights.get(name, 1.0) for name, values in parts.items()])
+    return np.where(np.isnan(weighted).all(axis=0), np.nan, np.nansum(weighted, axis=0))
+
+
+def _refuse_sum(parts: Mapping[str, Floats]) -> None:
+    """Refuse to add up parts of which one is the sum of the others in every row."""
+    total_N = _add_up(parts, {})
+    for name, values_N in parts.items() if len(parts) > 2 else ():
+        if np.allclose(2 * values_N, total_N, rtol=1e-6, atol=NEAR) and values_N.any():
+            raise InputError(
+                f"rewards {shorten(', '.join(parts))}: {name} is the sum of the others; "
+                f"name the one that counts, --columns reward=rewards.{name}, or those that "
+                "add up"
+            )

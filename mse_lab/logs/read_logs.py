@@ -1,0 +1,92 @@
+"""Read a log: all completions of a folder, files, or a data frame, as columns."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from mse_lab.errors import InputError, shorten
+from mse_lab.logs.collect import Collector
+from mse_lab.logs.find_logs import Source, find_logs
+from mse_lab.logs.forms import Form, Given, recognise
+from mse_lab.logs.left_out import LeftOut
+from mse_lab.probe.records import Records, read_records
+from mse_lab.probe.rows import Faults, Rows, frame_rows, read_rows
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log: what was read, and its completions."""
+
+    source: Source
+    completions: pd.DataFrame  # Their numbers, a row each (`collect.py`).
+    prompts: Sequence[str]  # A label of each prompt.
+    identities: frozenset[str]  # Which of a record's `IDENTITIES` it has.
+
+
+def _collect(rows: Iterator[Rows], form: Form, collector: Collector, file: int) -> None:
+    for some in rows:
+        for name in form.late_identities(some.columns):
+            raise InputError(
+                f"{some.place(0)} or later: has {name}, which the first lines of the file "
+                "lack; give it in every row or in none"
+            )
+        records = read_records(some, form.columns)
+        collector.add(records, file, dict(_other_ids(some, form, records)))
+
+
+def _other_ids(rows: Rows, form: Form, records: Records) -> Iterator[tuple[str, pa.Array]]:
+    """Give the columns that may tell groups apart, as texts; rows of groups need none."""
+    if "group" in records.columns or records.size != len(rows.numbers):
+        return
+    for name in form.possible_ids([*rows.columns]):
+        values = rows.columns[name]
+        listed = values.to_pylist() if isinstance(values, pa.Array) else values
+        yield name, pa.array(map(repr, listed), pa.string())
+
+
+def _source_of_frame(frame: pd.DataFrame, given: Given) -> Source:
+    names = [str(name) for name in frame.columns]
+    floats = [pd.api.types.is_float_dtype(kind) for kind in frame.dtypes]
+    kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
+    form = recognise(dict(zip(names, kinds, strict=True)), given)
+    if form is None:
+        raise InputError(
+            f"the data frame: its columns are {shorten(', '.join(names), 200)}; which is "
+            "the reward, and which identifies a prompt or group? Give "
+            "columns={'prompt_id': ..., 'reward': ...}"
+        )
+    return Source("the data frame", form, names, asked=True)
+
+
+def _faults_left_out(faults: Faults) -> Iterator[LeftOut]:
+    if faults.damaged:
+        what = "line(s) that are no JSON object: left out"
+        yield LeftOut(len(faults.damaged), what, where=faults.damaged[0])
+    if faults.early:
+        what = "file(s) that end early, read up to there"
+        yield LeftOut(len(faults.early), what, where=faults.early[0])
+
+
+def read_log(
+    given: Sequence[Path] | pd.DataFrame,
+    columns: Given | None = None,
+    *,
+    partial_ok: bool = False,
+) -> Log:
+    """Read a log: folders and files, or a data frame, with the user's names of columns."""
+    collector, faults, columns = Collector(), Faults(partial_ok), columns or {}
+    if isinstance(given, pd.DataFrame):
+        source = _source_of_frame(given, columns)
+        _collect(frame_rows(given, source.form.wanted), source.form, collector, 0)
+    else:
+        source = find_logs(given, columns)
+        for number, (file, form) in enumerate(source.files.items()):
+            _collect(read_rows(file, form.wanted, faults), form, collector, number)
+    source.left_out += _faults_left_out(faults)
+    table = collector.finish()
+    if not len(table):
+        raise InputError(f"{source.name}: no completions; let the trainer write some")
+    return Log(source, table, collector.prompts.labels, collector.identities or frozenset())

@@ -1,0 +1,293 @@
+"""TRL's logs: which files hold rollouts, which columns are rewards, how long blocks are.
+
+`GRPOTrainer.log` writes the last generation batch, gathered over the processes, in the
+order in which it was drawn: blocks of num_generations completions of a prompt. With
+`num_iterations` or `steps_per_generation` a batch is written at several steps. An
+evaluation is written over the rollouts of its step, and stays in the files until the next
+batch; `trainer_state.json` names the steps that were evaluated, and the reward functions.
+
+The advantage of a completion is its reward less the mean of its group, over a number of the
+group or batch. So a reading of rewards and block length is right only if advantages follow
+the centred rewards in every block (`follows`).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.arrays import Floats, Ints
+from mse_lab.errors import InputError, shorten
+from mse_lab.logs.left_out import LeftOut
+from mse_lab.probe.records import PART
+
+_FUNCTION = re.compile(r"rewards/(.+)/mean")
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+
+# How far apart, of a length of one, a block's advantages and centred rewards may lie: they
+# are floats of 32 bits, of rewards of some size.
+_APART, _ROUNDING = 1e-3, 1e-6
+
+KEEP = 'eval_strategy="no" keeps them, or report_to="wandb", whose tables hold both'
+
+NO_STATE = (
+    "No trainer_state.json lies beside these files: if the training evaluated, the files "
+    "of those steps hold evaluations, which count here."
+)
+NO_FIT = (
+    "The advantages do not follow these rewards (a KL term, weights): zero variance is "
+    "that of the rewards as they are named."
+)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a `trainer_state.json` says."""
+
+    last_step: int  # The step it was written at.
+    evaluated: frozenset[int]  # The steps that were evaluated until then.
+    functions: tuple[str, ...]  # The names of the reward functions.
+
+
+def _parse_state(path: Path) -> State | None:
+    """Read a state; None where it is not there, or is not one."""
+    try:
+        state: Any = json.loads(path.read_bytes())
+        entries = [entry for entry in state["log_history"] if "step" in entry]
+        evaluated = {
+            int(entry["step"])
+            for entry in entries
+            if any(key.startswith("eval_") for key in entry)
+        }
+        names = [_FUNCTION.fullmatch(key) for entry in entries for key in entry]
+        functions = dict.fromkeys(
+            name[1] for name in names if name and not name[1].startswith("eval_")
+        )
+        return State(int(state["global_step"]), frozenset(evaluated), tuple(functions))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def find_state(completions: Path) -> State | None:
+    """Find the newest state beside the folder `completions`."""
+    folder = completions.resolve().parent
+    numbered = {
+        int(name[1]): one
+        for one in folder.glob("checkpoint-*")
+        if (name := _CHECKPOINT.fullmatch(one.name))
+    }
+    last = [numbered[max(numbered)]] if numbered else []
+    states = [_parse_state(one / "trainer_state.json") for one in (folder, *last)]
+    known = [state for state in states if state is not None]
+    return max(known, key=lambda state: state.last_step, default=None)
+
+
+class Segment(NamedTuple):
+    """The rows of a step in a file."""
+
+    step: int
+    start: int
+    end: int
+
+
+def _segments(table: pd.DataFrame) -> list[Segment]:
+    """List the steps in order; refuse one that comes twice."""
+    changes = table[["file", "step"]].diff().fillna(0).to_numpy().any(axis=1)
+    starts = [0, *np.flatnonzero(changes).tolist()]
+    steps = table["step"].iloc[starts].tolist()
+    found = sorted(map(Segment, steps, starts, [*starts[1:], len(table)]))
+    for one, other in pairwise(found):
+        if one.step == other.step:
+            files = table["file"].iloc[[one.start, other.start]] + 1
+            raise InputError(
+                f"step {one.step} comes twice, in files {' and '.join(map(str, files))} of "
+                "the log: name the files of one training"
+            )
+    return found
+
+
+def _repeats(table: pd.DataFrame, one: Segment, other: Segment) -> bool:
+    """Whether two steps hold the same completions, rewards and advantages."""
+    first, second = (
+        table.iloc[each.start : each.end].drop(columns=["file", "step"])
+        for each in (one, other)
+    )
+    return first.reset_index(drop=True).equals(second.reset_index(drop=True))
+
+
+def leave_out(
+    table: pd.DataFrame, state: State | None, *, asked: bool
+) -> tuple[pd.DataFrame, list[LeftOut]]:
+    """Leave out evaluations and repeated batches; order what is left by its steps.
+
+    Files that were asked for by name are no evaluations.
+    """
+    sorts: dict[str, list[Segment]] = {
+        one: [] for one in ("training", "evaluated", "repeated", "unknown")
+    }
+    before: tuple[Segment, str] | None = None
+    segments = _segments(table)
+    for one in segments:
+        sort = _sort(one.step, state, asked=asked)
+        if before is not None and _repeats(table, before[0], one):
+            sort = "repeated" if before[1] == "training" else before[1]
+        sorts[sort].append(one)
+        before = one, "training" if sort == "repeated" else sort
+    if not sorts["training"]:
+        raise InputError(
+            "evaluations only, which TRL writes over the rollouts of their steps; "
+            f"{KEEP}. To read them name the files"
+        )
+    left_out = [*_left_out(sorts, state)]
+    if not asked:
+        left_out += _missing(segments)
+    rows = np.concatenate([np.arange(one.start, one.end) for one in sorts["training"]])
+    return table.iloc[rows].reset_index(drop=True), left_out
+
+
+def _sort(step: int, state: State | None, *, asked: bool) -> str:
+    """Say what a step's file holds; before the first step TRL writes evaluations alone."""
+    if asked:
+        return "training"
+    if step == 0 or (state and step in state.evaluated):
+        return "evaluated"
+    return "unknown" if state and state.evaluated and step > state.last_step else "training"
+
+
+def _left_out(
+    sorts: Mapping[str, Sequence[Segment]], state: State | None
+) -> Iterator[LeftOut]:
+    last = state.last_step if state else 0
+    says = {
+        "evaluated": (
+            "step(s) whose files hold an evaluation in the place of rollouts: left out",
+            KEEP,
+        ),
+        "repeated": (
+            "step(s) whose files repeat the batch of the one before (num_iterations, "
+            "steps_per_generation): counted once",
+            "",
+        ),
+        "unknown": (
+            f"step(s) after {last}, that of trainer_state.json, evaluations perhaps: left "
+            "out",
+            "the next checkpoint tells, or name the files that hold rollouts",
+        ),
+    }
+    for sort, (what, remedy) in says.items():
+        if found := sorts[sort]:
+            yield LeftOut(len(found), what, remedy, f"step {found[0].step}")
+
+
+def _missing(segments: Sequence[Segment]) -> Iterator[LeftOut]:
+    steps = {one.step for one in segments} - {0}
+    count = max(steps, default=0) - len(steps)
+    if count > 0:
+        what = f"step(s) up to {max(steps)} have no file"
+        yield LeftOut(count, what, "logging_steps=1 writes every one")
+
+
+def follows(reward_N: Floats, advantage_N: Floats, size: int) -> bool:
+    """Whether advantages are a multiple of the centred rewards in every block of a size."""
+    rewards = reward_N.reshape(-1, size)
+    given = np.where(np.isnan(rewards), 0.0, advantage_N.reshape(-1, size))
+    count = np.maximum((~np.isnan(rewards)).sum(axis=1, keepdims=True), 1)
+    centred = np.nan_to_num(rewards - np.nansum(rewards, axis=1, keepdims=True) / count)
+    lengths = [np.linalg.norm(one, axis=1) for one in (centred, given)]
+    largest = np.nanmax(np.abs(rewards), axis=1, initial=0.0, where=~np.isnan(rewards))
+    flat = lengths[0] <= _ROUNDING * np.maximum(largest, 1e-2)
+    if (lengths[1][flat] > 1e-2).any() or (lengths[1][~flat] == 0).any():
+        return False
+    one, other = (
+        part[~flat] / length[~flat, None]
+        for part, length in zip((centred, given), lengths, strict=True)
+    )
+    allowed = _APART + _ROUNDING * largest[~flat] / lengths[0][~flat]
+    return bool((np.linalg.norm(one - other, axis=1) <= allowed).all())
+
+
+def _run_lengths(table: pd.DataFrame) -> Ints:
+    """Count the neighbours of one prompt and step."""
+    changes = table[["prompt", "step"]].diff().fillna(1).to_numpy().any(axis=1)
+    return np.diff(np.append(np.flatnonzero(changes), len(table)))
+
+
+def _sizes(runs: Ints, group_size: int | None) -> list[int]:
+    """List the lengths that blocks may have: they divide every run of one prompt."""
+    common = int(np.gcd.reduce(runs))
+    some = shorten(", ".join(map(str, np.unique(runs)[:4].tolist())), 40)
+    if group_size is not None and common % group_size:
+        raise InputError(
+            f"--group-size {group_size}: TRL writes groups as blocks of one prompt, and "
+            f"here blocks have {some} completions"
+        )
+    if common < 2:
+        raise InputError(
+            f"TRL writes a group as a block of one prompt, and here blocks have {some} "
+            "completions: rows are missing, or in another order; name what identifies a "
+            "group, --columns group=..."
+        )
+    return (
+        [group_size or 0]
+        if group_size
+        else [n for n in range(2, common + 1) if not common % n]
+    )
+
+
+def rewards_of(
+    table: pd.DataFrame, functions: Sequence[str], *, named: bool
+) -> tuple[str, ...]:
+    """Name the columns that are rewards: all that the user named, or those of functions.
+
+    Without either the only column of floats is one; of several `log_extra` may have written
+    some, and no number tells which.
+    """
+    parts = [name.removeprefix(PART) for name in table if name.startswith(PART)]
+    if named:
+        return tuple(parts)
+    if functions and {*functions} <= {*parts}:
+        return tuple(name for name in parts if name in functions)
+    found = [name for name in parts if not table[PART + name].isna().all()]
+    if len(found) == 1:
+        return tuple(found)
+    raise InputError(
+        "which of these columns of floats are rewards: "
+        f"{shorten(', '.join(parts) or 'none', 200)}? No trainer_state.json lies beside "
+        "the files to tell: give --columns reward=A,reward=B"
+    )
+
+
+def block_length(
+    table: pd.DataFrame, reward_N: Floats, group_size: int | None, *, named: bool
+) -> tuple[int, bool]:
+    """Find the length of a block, and whether the advantages follow the rewards in each.
+
+    Where the user has named the rewards (`named`), advantages that do not follow them, as
+    with a KL term in the reward, are let through. Where several lengths fit, it is that of
+    every run of a prompt, if a step has several prompts and their runs are alike.
+    """
+    runs, advantage_N = _run_lengths(table), table["advantage"].to_numpy()
+    sizes = _sizes(runs, group_size)
+    fitting = [size for size in sizes if follows(reward_N, advantage_N, size)]
+    if len(fitting) == 1:
+        return fitting[0], True
+    if not fitting and not named:
+        raise InputError(
+            "the advantages do not follow the rewards in blocks of "
+            f"{' or '.join(map(str, sizes))}: with reward_weights give them, --columns "
+            "reward=A,reward=0.5*B; with a KL term in the reward name the rewards as they "
+            "are, --columns reward=A; else a row is missing or in another place"
+        )
+    alike = (runs == sizes[-1]).all() and len(runs) > table["step"].nunique()
+    if len(sizes) > 1 and not alike:
+        raise InputError(
+            f"groups of {' or '.join(map(str, sizes))}? Several may share a prompt, and "
+            "the advantages do not tell: give --group-size G (num_generations)"
+        )
+    return sizes[-1], bool(fitting)

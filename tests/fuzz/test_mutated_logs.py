@@ -1,0 +1,322 @@
+"""Logs that something happened to: every number printed is pandas' count, or a refusal.
+
+A frame of completions knows the group of each (`id`), which the file that is written of it
+may not show: shared texts, lost and doubled rows, another order, other names and nesting, a
+cut or damaged file, links and copies.
+"""
+
+import gzip
+import json
+import shutil
+
+import numpy as np
+import pytest
+from fuzzing import CASES
+from hypothesis import given
+from hypothesis import strategies as st
+from one_line import answer_or_one_line
+
+from log_makers import completions, read, state_of, with_advantages, write_lines, write_trl
+from mse_lab.logs import forecast
+from mse_lab.report.rollouts_report import rollouts_text
+
+BASE = completions(prompts=4, size=4, steps=3, seed=1)
+GROUPS = BASE["id"].nunique()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_draws():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(forecast, "DRAWS", 3)
+        yield
+
+
+def summary_of(path, **settings):
+    found = read(path, **settings)
+    json.dumps(found.as_dict(), allow_nan=False)
+    rollouts_text(found).encode()
+    return found
+
+
+def expected(frame):
+    """Count what is printed of a frame, by pandas."""
+    drawn = frame.dropna(subset=["reward"])
+    groups = drawn.groupby("id")["reward"]
+    several = groups.size() > 1
+    least, most = drawn["reward"].min(), drawn["reward"].max()
+    one = most - least <= 1e-8
+    return {
+        "completions": len(drawn),
+        "groups": len(several),
+        "mean_reward": drawn["reward"].mean(),
+        "zero_variance": (groups.std(ddof=1) <= 1e-8)[several].mean(),
+        "all_right": (groups.min() > (0 if one else most - 1e-8))[several].mean(),
+        "tokens": drawn["length"].mean(),
+        "characters": drawn["text"].str.len().mean(),
+    }
+
+
+def compare(found, frame):
+    """Hold what is printed to pandas' counts; True where it was printed."""
+    if found is None:
+        return False
+    said = found.as_dict()
+    said[said.get("length_unit")] = said.get("mean_length")
+    for name, count in expected(frame).items():
+        value = said.get(name, count)
+        value = value["value"] if isinstance(value, dict) else value
+        assert (value is None and np.isnan(count)) or value == pytest.approx(count), name
+    return True
+
+
+rows = st.lists(st.integers(0, len(BASE) - 1), min_size=1, max_size=6, unique=True)
+groups = st.lists(st.integers(0, GROUPS - 1), min_size=2, max_size=GROUPS, unique=True)
+
+
+def lose(frame, data):
+    return frame.drop(index=frame.index[data.draw(rows)])
+
+
+def double(frame, data):
+    return frame.iloc[sorted([*range(len(frame)), *data.draw(rows)])].reset_index(drop=True)
+
+
+def lose_group(frame, data):
+    return frame[~frame["id"].isin(data.draw(groups)[:2])].reset_index(drop=True)
+
+
+def mix(frame, data):
+    seed = data.draw(st.integers(0, 99))
+    return frame.sample(frac=1, random_state=seed).reset_index(drop=True)
+
+
+def share(frame, data):
+    some = frame["id"].isin(data.draw(groups))
+    return frame.assign(prompt=frame["prompt"].where(~some, "Begin."))
+
+
+def unscored(frame, data):
+    reward = frame["reward"].copy()
+    reward.iloc[data.draw(rows)] = np.nan
+    return frame.assign(reward=reward)
+
+
+def grade(frame, data):
+    """Graded rewards, nearly equal ones among them."""
+    noise = data.draw(st.sampled_from([0.0, 1e-10, 0.25]))
+    return frame.assign(reward=frame["reward"] / 3 + noise * (frame["place"] % 2))
+
+
+HAPPENS = [lose, double, lose_group, mix, share, unscored, grade]
+happened = st.lists(st.sampled_from(HAPPENS), max_size=2)
+
+
+def mutate(data, frame=BASE):
+    for one in data.draw(happened):
+        frame = one(frame, data) if len(frame) == len(BASE) else frame
+    return frame
+
+
+NAMES = {
+    "prompt": ["prompt", "question", "task.text"],
+    "reward": ["reward", "score", "r.total"],
+}
+IDS = [None, "prompt_id", "group", "example_id", "meta.uid"]
+
+
+def put(record, name, value):
+    """Put a value into a record, in a mapping where the name is dotted."""
+    top, _, inner = name.partition(".")
+    if inner:
+        record.setdefault(top, {})[inner] = value
+    else:
+        record[name] = value
+
+
+def as_lines(data, frame):
+    """Make lines under names that are drawn, and the --columns that say so, or not."""
+    names = {key: data.draw(st.sampled_from(found)) for key, found in NAMES.items()}
+    names["prompt_id"] = data.draw(st.sampled_from(IDS))
+    kept = data.draw(st.lists(st.sampled_from(["step", "text", "length"]), unique=True))
+    kind = data.draw(st.sampled_from([float, str, json.dumps]))
+    lines = []
+    for row in frame.to_dict("records"):
+        record = {key: row[key] for key in kept}
+        put(record, names["prompt"], row["prompt"])
+        known = not np.isnan(row["reward"])
+        put(record, names["reward"], kind(row["reward"]) if known else None)
+        if names["prompt_id"]:
+            put(record, names["prompt_id"], row["id"])
+        lines.append(record)
+    columns = {key: [name] for key, name in names.items() if name and name != key}
+    columns.pop("prompt_id" if names["prompt_id"] == "group" else "", None)
+    if data.draw(st.booleans()):
+        columns.pop("prompt_id", None)
+    return lines, columns
+
+
+def spoil(data, path):
+    """Do something to a file; return the lines that are left, where they are fewer."""
+    raw = path.read_bytes()
+    lines = raw.splitlines(keepends=True)
+    at = data.draw(st.integers(0, len(lines) - 1))
+    match data.draw(
+        st.sampled_from(["no", "damage", "cut", "cut zip", "zip", "copy", "link"])
+    ):
+        case "damage":
+            path.write_bytes(b"".join([*lines[:at], b"{half\n", *lines[at + 1 :]]))
+            return [*range(at), *range(at + 1, len(lines))]
+        case "cut":
+            path.write_bytes(raw[: data.draw(st.integers(1, len(raw)))])
+        case "cut zip":
+            packed = gzip.compress(raw)
+            size = data.draw(st.integers(len(packed) // 3, len(packed)))
+            path.with_suffix(".jsonl.gz").write_bytes(packed[:size])
+            path.unlink()
+        case "zip":
+            path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(raw))
+        case "copy":
+            shutil.copy(path, path.with_name("b.jsonl"))
+        case "link":
+            path.with_name("b.jsonl").symlink_to(path)
+    return None
+
+
+@given(st.data())
+@CASES
+def test_lines(tmp_path_factory, data):
+    frame = mutate(data)
+    lines, columns = as_lines(data, frame)
+    path = write_lines(tmp_path_factory.mktemp("log") / "a.jsonl", lines)
+    left, partial = spoil(data, path), data.draw(st.booleans())
+    found = answer_or_one_line(
+        lambda: summary_of(path.parent, columns=columns, partial=partial)
+    )
+    if left is not None:
+        frame = frame.iloc[left]
+    elif found is not None and found.log.source.left_out and partial:
+        frame = frame[: len(found.log.completions)]
+    compare(found, frame)
+
+
+@given(st.data())
+@CASES
+def test_lines_of_groups(tmp_path_factory, data):
+    frame = mutate(data).drop_duplicates(["id", "place"])
+    name = data.draw(st.sampled_from(["rewards", "reward", "scores"]))
+    drop = data.draw(st.sampled_from(["", "", "prompt", "text", "one text"]))
+    lines = []
+    for _, group in frame.groupby("id", sort=False):
+        line = {"prompt": group["prompt"].iloc[0], "text": [*group["text"]]}
+        line |= {name: [None if np.isnan(one) else one for one in group["reward"]]}
+        line.pop(drop, None)
+        if drop == "one text":
+            line["text"] = line["text"][:-1]
+        lines.append(line)
+    path = write_lines(tmp_path_factory.mktemp("log") / "a.jsonl", lines)
+    columns = {"reward": [name]} if name == "scores" else {}
+    compare(answer_or_one_line(lambda: summary_of(path, columns=columns)), frame)
+
+
+@given(st.data())
+@CASES
+def test_tables(tmp_path_factory, data):
+    frame = mutate(data)
+    names = data.draw(st.permutations(["step", "id", "prompt", "reward", "length"]))
+    names = names[: data.draw(st.integers(2, 5))]
+    known = data.draw(st.sampled_from([{}, {"prompt_id": ["id"]}, {"group": ["id"]}]))
+    folder, kind = tmp_path_factory.mktemp("log"), data.draw(st.integers(0, 3))
+    given = frame[list(names)]
+    if kind == 0:
+        given.to_csv(folder / "a.csv", index=False)
+    elif kind == 1:
+        given.to_parquet(folder / "a.parquet", row_group_size=7)
+    elif kind == 2:
+        rows = json.loads(given.to_json(orient="values"))
+        table = {"columns": list(names), "data": rows}
+        (folder / "a.table.json").write_text(json.dumps(table))
+    target = given if kind == 3 else folder
+    compare(answer_or_one_line(lambda: summary_of(target, columns=known)), frame)
+
+
+@given(st.data())
+@CASES
+def test_files_of_verl(tmp_path_factory, data):
+    frame, folder = mutate(data), tmp_path_factory.mktemp("log")
+    uid = data.draw(st.sampled_from(["", "id", "place", "text"]))
+    for step, group in frame.groupby("step"):
+        lines = [
+            {"input": row["prompt"], "output": row["text"], "gts": "7", "step": step,
+             "score": None if np.isnan(row["reward"]) else row["reward"], "reward": 9.0}
+            | ({"uid": row[uid]} if uid else {})
+            for row in group.to_dict("records")
+        ]  # fmt: skip
+        write_lines(folder / f"{step}.jsonl", lines)
+    if data.draw(st.booleans()):
+        write_lines(folder / "validation/2.jsonl", lines)
+    found = answer_or_one_line(lambda: summary_of(folder))
+    if uid != "place":  # Which says that the completions of a place are a group.
+        compare(found, frame)
+
+
+@given(st.data())
+@CASES
+def test_files_of_trl(tmp_path_factory, data):
+    weight = data.draw(st.sampled_from([0.0, 1.0, 0.5]))
+    seen = data.draw(st.sampled_from([0.0, 0.1])) * BASE["place"]
+    total = BASE["reward"] + weight * seen
+    base = with_advantages(BASE.assign(seen=seen, total=total), 4, "total")
+    frame = base
+    for one in data.draw(
+        st.lists(st.sampled_from([lose, double, lose_group, mix, share]), max_size=1)
+    ):
+        frame = one(base, data)
+    evaluated = data.draw(st.sets(st.integers(1, 3), max_size=2))
+    state = data.draw(st.sampled_from([None, ["reward"], ["reward", "seen"]]))
+    folder = write_trl(
+        tmp_path_factory.mktemp("log"),
+        frame,
+        ["reward"] if data.draw(st.booleans()) else ["reward", "seen"],
+        state=None if state is None else state_of(3, state, evaluated),
+    )
+    size = data.draw(st.sampled_from([None, None, 2, 4, 8]))
+    found = answer_or_one_line(lambda: summary_of(folder, group_size=size))
+    if state is not None:
+        frame = frame[~frame["step"].isin(evaluated)]
+    # What follows the advantages is the total, whichever columns were written.
+    compare(
+        found, frame.assign(reward=frame["total"]) if (state and "seen" in state) else frame
+    )
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+    | st.sampled_from([1e308, 2**63, 10**400, "\ud800", "nan"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)  # fmt: skip
+KEYS = ["prompt_id", "prompt", "group", "step", "reward", "rewards", "completion", "mask",
+        "token_ids", "length", "truncated", "log_probs", "engine_log_probs",
+            "advantage"]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(KEYS), values), max_size=4))
+@CASES
+def test_any_value_of_any_name(tmp_path_factory, changes):
+    lines = [
+        {"prompt_id": f"{n // 2}", "reward": n % 2, "token_ids": [n]} for n in range(4)
+    ]
+    for at, name, value in changes:
+        lines[at][name] = value
+    path = write_lines(tmp_path_factory.mktemp("log") / "a.jsonl", lines)
+    answer_or_one_line(summary_of, path)
+
+
+@given(
+    st.binary(max_size=60), st.sampled_from([".jsonl", ".parquet", ".csv", ".table.json"])
+)
+@CASES
+def test_any_bytes(tmp_path_factory, content, suffix):
+    path = tmp_path_factory.mktemp("log") / f"log{suffix}"
+    path.write_bytes(content)
+    answer_or_one_line(summary_of, path)

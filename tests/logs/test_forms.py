@@ -1,0 +1,376 @@
+"""Forms of logs, one a row: read as pandas counts them, or refused by what is missing."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from log_makers import (
+    completions,
+    counted,
+    read,
+    told,
+    with_advantages,
+    write_lines,
+)
+from mse_lab.errors import InputError
+from mse_lab.logs import forms
+from mse_lab.logs.forms import parse_columns
+
+BASE = completions()
+BY_ID = counted(BASE, "id")
+ONE_PROMPT = "Begin the game."
+MESSAGES = [{"role": "user", "content": ONE_PROMPT}]
+
+
+def lines(*names, **more):
+    """A line for each completion; names of columns, or `theirs=ours`."""
+    pairs = [name.partition("=")[::2] for name in names]
+    rows = BASE.to_dict("records")
+    return [
+        {theirs: row[ours or theirs] for theirs, ours in pairs}
+        | {key: one(row) if callable(one) else one for key, one in more.items()}
+        for row in rows
+    ]
+
+
+def groups(make):
+    """A line for each group."""
+    return [make(rows) for _, rows in BASE.groupby("id", sort=False)]
+
+
+def csv(folder):
+    BASE[["prompt", "step", "reward"]].to_csv(folder / "log.csv", index=False)
+
+
+def table(folder):
+    """A table for each step, as W&B keeps them; TRL's columns, which need their rewards."""
+    for step, rows in BASE.groupby("step"):
+        columns = ["step", "prompt", "completion", "right", "tidy", "advantage"]
+        data = [
+            [str(step), r.prompt, r.text, r.reward, 1.0, 0.0] for r in rows.itertuples()
+        ]
+        path = folder / f"completions_{step}_ab.table.json"
+        path.write_text(json.dumps({"columns": columns, "data": data, "nrows": len(data)}))
+
+
+def verl(folder, **more):
+    for step, rows in BASE.groupby("step"):
+        write_lines(
+            folder / f"{step}.jsonl",
+            [
+                {"input": f"user\n{r.prompt}", "output": r.text, "gts": "7",
+                    "score": r.reward,
+                 "step": step, **{key: one(r) for key, one in more.items()}}
+                for r in rows.sample(frac=1, random_state=0).itertuples()
+            ],
+        )  # fmt: skip
+
+
+def verl_of_one_text(folder):
+    verl(folder, uid=lambda row: f"6f1c-{row.id}", input=lambda row: ONE_PROMPT)
+
+
+def parquet(folder):
+    frame = BASE.rename(columns={"id": "prompt_id"}).drop(columns="place")
+    frame["prompt"] = [MESSAGES] * len(frame)
+    frame.drop(columns="prompt").to_parquet(folder / "log.parquet")
+
+
+def rewards(**parts):
+    return {"rewards": lambda row: {key: one(row) for key, one in parts.items()}}
+
+
+RIGHT, TIDY = (lambda row: row["reward"]), (lambda row: 0.5)
+TWO = BY_ID | {"mean_reward": BY_ID["mean_reward"] + 0.5}
+NULLS = BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0))
+# The eight rewards of a group: sums of floats that are equal to 32 bits.
+SUMS = [{"a": 0.1, "b": 0.2}, {"a": 0.3, "b": 0.0}]
+
+# What is written, the --columns, and what is counted.
+READ = {
+    "rows by id": (lines("prompt_id=id", "step", "reward"), "", BY_ID),
+    "rows by text": (lines("prompt", "step", "reward", "text", "length"), "", BY_ID),
+    "text in another column": (lines("q=prompt", "r=reward"), "prompt=q,reward=r", BY_ID),
+    "numbers as texts": (lines("prompt_id=id", reward=lambda row: str(row["reward"])), "",
+        BY_ID),
+    "true and false": (lines("prompt_id=id", reward=lambda row: row["reward"] > 0), "",
+        BY_ID),
+    "CSV": (csv, "", BY_ID),
+    "Parquet": (parquet, "", BY_ID),
+    "table of W&B": (table, "reward=right,reward=tidy",
+        BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5}),
+    "verl, mixed order": (verl, "", BY_ID),
+    "verl, reward beside score": (lambda at: verl(at, reward=lambda row: 9.0), "", BY_ID),
+    "verl, one text, by uid": (verl_of_one_text, "", BY_ID),
+    "lines of groups": (
+        groups(lambda rows: {"prompt_id": int(rows["id"].iloc[0]),
+            "rewards": [*rows["reward"]]}),
+        "", BY_ID,
+    ),
+    "lists of completions": (
+        groups(lambda rows: {"prompt": rows["prompt"].iloc[0], "a": [*rows["text"]],
+            "s": [*rows["reward"]]}),
+        "completion=a,reward=s", BY_ID,
+    ),
+    "nested completions": (
+        groups(lambda rows: {"q": rows["prompt"].iloc[0], "answers": [{"t": r.text,
+            "s": r.reward} for r in rows.itertuples()]}),
+        "prompt=q,completion=answers.t,reward=answers.s", BY_ID,
+    ),
+    "messages as long as the group": (
+        groups(lambda rows: {"prompt": MESSAGES * 8, "completion": [*rows["text"]],
+            "rewards": [*rows["reward"]]}),
+        "", BY_ID,
+    ),
+    "token ids as many as the group": (
+        groups(lambda rows: {"prompt": [5] * 7 + [int(rows["id"].iloc[0])],
+            "completion": [*rows["text"]], "rewards": [*rows["reward"]]}),
+        "", BY_ID,
+    ),
+    "tables of a step": (
+        [{"gen_step": [s] * len(r), "prompt": [*r["prompt"]], "completion": [*r["text"]],
+            "acc": [*r["reward"]]}
+         for s, r in BASE.groupby("step")],
+        "step=gen_step,reward=acc", BY_ID,
+    ),
+    "one text, by example_id": (lines("example_id=id", "reward", prompt=MESSAGES),
+        "prompt_id=example_id", BY_ID),
+    "one text, cut by order": (lines("example_id=id", "reward", prompt=MESSAGES),
+        "group=example_id", BY_ID),
+    "nested ids": (lines("reward", task=lambda row: {"i": {"n": row["id"]}}),
+        "prompt_id=task.i.n", BY_ID),
+    "an id of each completion": (lines("prompt", "reward",
+        request_id=lambda row: f"{row['id']}-{row['place']}"), "", BY_ID),
+    "rewards by function": (lines("prompt_id=id", **rewards(right=RIGHT, tidy=TIDY)), "",
+        TWO),
+    "a total beside parts": (lines("prompt_id=id", "reward", **rewards(right=RIGHT,
+        tidy=TIDY)), "", BY_ID),
+    "a part called total": (lines("prompt_id=id", **rewards(right=RIGHT, total=RIGHT)),
+        "reward=rewards.total", BY_ID),
+    "a weight": (lines("prompt_id=id", "reward", tidy=TIDY), "reward=reward,reward=2*tidy",
+        BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5}),
+    "no reward of some": (
+        [{**line, "reward": None} if n % 8 == 0 else line for n,
+            line in enumerate(lines("prompt_id=id", "reward"))],
+        "", counted(NULLS.dropna(), "id") | {"group_size": 8},
+    ),
+    "sums of floats": (lines("prompt_id=id", rewards=lambda row: SUMS[row["place"] % 2]),
+        "", {"zero_variance": 1.0, "mean_reward": 0.3}),
+    "differences of 1e-9": (lines("prompt_id=id",
+        reward=lambda row: 0.3 + 1e-9 * row["place"]), "", {"zero_variance": 1.0}),
+    "differences of 1e-6": (lines("prompt_id=id",
+        reward=lambda row: 0.3 + 1e-6 * row["place"]), "", {"zero_variance": 0.0}),
+}  # fmt: skip
+
+
+def write(folder, made):
+    if callable(made):
+        made(folder)
+    else:
+        write_lines(folder / "log.jsonl", made)
+    return folder
+
+
+@pytest.mark.parametrize("name", READ)
+def test_read(tmp_path, name):
+    made, columns, expected = READ[name]
+    found = told(read(write(tmp_path, made), parse_columns(columns) if columns else None))
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+
+
+REFUSED = {
+    "one text": (lines("reward", prompt=ONE_PROMPT), "",
+        "480 completions, and there is no other"),
+    "one text and an id": (lines("reward", "example_id=id", prompt=ONE_PROMPT), "",
+        "example_id takes 60 values"),
+    "one text of two groups": (
+        lines("reward", "step", prompt=lambda row: f"{max(row['id'], 1)}"), "",
+            "has 16 completions, others 8",
+    ),
+    "an id that counts within a step": (
+        lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
+            "goes with two prompts",
+    ),
+    "a number of each completion": (
+        lines("reward", "prompt", "group=text",
+            group=lambda row: f"{row['id']}-{row['place']}"), "", "identifies no group",
+    ),
+    "no prompt": (lines("reward", "problem=id", "text"), "",
+        "which of the columns reward, problem, text identifies"),
+    "no reward": (lines("prompt", "text"), "",
+        "its columns are prompt, text; which is the reward"),
+    "no reward in any line": (lines("prompt_id=id", reward=None), "",
+        "no completion has a reward"),
+    "a column that is not there": (lines("prompt_id=id", "reward"), "reward=score",
+        "its columns are prompt_id, reward"),
+    "a group in some lines": ([*lines("prompt_id=id", "reward", group=1), {"prompt_id": 1,
+        "reward": 0}], "", "line 481: group is missing"),
+    "a step in late lines": ([*lines("prompt_id=id", "reward") * 9, {"prompt_id": 1,
+        "reward": 0, "step": 1}], "", "or later: has step, which the first lines"),
+    "a step in some files": (
+        lambda at: [write_lines(at / "a.jsonl", [{"prompt_id": 1, "reward": 0}]),
+            write_lines(at / "b.jsonl", [{"prompt_id": 2, "reward": 0, "step": 1}])],
+        "", r"b.jsonl, line 1: has step, and none",
+    ),
+    "a group in two files": (
+        lambda at: [write_lines(at / name, [{"prompt_id": 1, "reward": n}]) for n,
+            name in enumerate(("a.jsonl", "b.jsonl"))],
+        "", "prompt '1': in two files",
+    ),
+    "rewards of tokens": (lines("prompt", response="text", reward=[0.0, 1.0]), "",
+        "2 rewards beside one of response"),
+    "a list that says nothing": (lines("prompt", s=[0.0, 1.0]), "reward=s",
+        "s is a list, of a group's completions or of"),
+    "one list too short": ([{"prompt_id": 1, "rewards": [0, 1], "completion": ["a"]}], "",
+        "line 1: 2 rewards beside 1 of completion"),
+    "a list in some lines": ([{"prompt_id": 1, "rewards": [0, 1]}, {"prompt_id": 2,
+        "rewards": 1.0}], "", "line 2: rewards = 1.0: give a list"),
+    "a reward beside a list": ([{"prompt_id": 1, "reward": 1, "rewards": [0, 1]}], "",
+        "reward = 1: give a list"),
+    "a part called total": (lines("prompt_id=id", **rewards(right=RIGHT, total=RIGHT)), "",
+        "is total their total"),
+    "a part that is the sum": (
+        lines("prompt_id=id", **rewards(a=RIGHT, b=TIDY,
+            all=lambda row: row["reward"] + 0.5)), "", "all is the sum of the others",
+    ),
+    "a reward that is a word": (lines("prompt_id=id", reward="good"), "",
+        "line 1: reward = 'good': give a number"),
+    "an infinite reward": (lines("prompt_id=id", reward=1e300), "",
+        r"reward = 1e\+300: give a number of at most"),
+    "half a step": (lines("prompt_id=id", "reward", step=1.5), "",
+        "step = 1.5: give a whole number"),
+    "a huge step": (lines("prompt_id=id", "reward", step=10**400), "", "step = 1000"),
+    "two columns of one name": (
+        lambda at: (at / "log.csv").write_text("prompt,reward,reward\na,1,0\n"), "",
+            "two columns are named reward",
+    ),
+    "a row of too many cells": (
+        lambda at: (at / "log.csv").write_text("prompt,reward\na,1\nb,1,0\n"), "",
+            "line 3: 3 cells for 2 columns",
+    ),
+    "a table of nothing": (lambda at: (at / "a.table.json").write_text("{}"), "",
+        "no columns and data"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(tmp_path, name):
+    made, columns, line = REFUSED[name]
+    with pytest.raises(InputError, match=line):
+        read(write(tmp_path, made), parse_columns(columns) if columns else None)
+
+
+def test_ends_as_engines_say_them(tmp_path):
+    made = lines(
+        "prompt_id=id", "reward", why=lambda row: "length" if row["length"] > 15 else "stop"
+    )
+    found = read(write(tmp_path, made), parse_columns("truncated=why"))
+    assert found.truncated_N.tolist() == (BASE["length"] > 15).tolist()
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({}, "which of the columns"),
+        ({"group_size": 5}, "96 completions, which are no whole"),
+    ],
+)
+def test_blocks_of_lines_take_a_size(tmp_path, more, line):
+    path = write(tmp_path, lines("step", "reward"))
+    assert told(read(path, group_size=8))["zero_variance"] == BY_ID["zero_variance"]
+    with pytest.raises(InputError, match=line):
+        read(path, **more)
+
+
+def test_a_frame_is_read_as_its_file(tmp_path):
+    frame = BASE.rename(columns={"id": "prompt_id"}).drop(columns=["prompt", "place"])
+    found = told(read(frame))
+    assert {key: found[key] for key in BY_ID} == pytest.approx(BY_ID)
+    twice = pd.concat([frame, frame[["reward"]]], axis=1)
+    with pytest.raises(InputError, match="the data frame: two columns are named reward"):
+        read(twice)
+    with pytest.raises(InputError, match=r"columns={'prompt_id'"):
+        read(frame.drop(columns="reward"))
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("q=a", "known:|did you mean"),
+        ("promt=a", "did you mean prompt"),
+        ("prompt", "give a column"),
+        ("step=a,step=b", "only rewards add up"),
+        ("reward=1e*a", "give a weight"),
+    ],
+)
+def test_columns_that_are_refused(tmp_path, given, line):
+    with pytest.raises(InputError, match=line):
+        read(write(tmp_path, lines("prompt_id=id", "reward")), parse_columns(given))
+
+
+def test_trl_is_known_in_a_frame():
+    frame = with_advantages(BASE.rename(columns={"text": "completion"}), 8)
+    names = ["step", "prompt", "completion", "reward", "advantage"]
+    found = told(read(frame[names]))
+    assert found["form"] == "TRL"
+    assert {key: found[key] for key in BY_ID} == pytest.approx(BY_ID)
+
+
+def test_values_are_those_of_the_prompts(tmp_path):
+    found = read(write(tmp_path, lines("prompt_id=id", "step", "reward", "length")))
+    by_prompt = BASE.groupby("id", sort=False)
+    assert found.prompts["value"].tolist() == by_prompt["reward"].mean().tolist()
+    assert found.prompts["mean_length"].tolist() == by_prompt["length"].mean().tolist()
+    assert found.never_right.value == np.mean(by_prompt["reward"].sum() == 0)
+    assert found.steps["groups"].tolist() == [12] * 5
+
+
+# Lines of other trainers, whose words are those of the page: two groups of two.
+OTHERS = {
+    "verifiers": lambda g, k: {
+        "example_id": g, "prompt": MESSAGES, "completion": MESSAGES, "reward": k,
+            "task": "t",
+    },
+    "open-instruct": lambda g, k: {
+        "step": 1, "sample_idx": k, "prompt_idx": g, "prompt_tokens": [1], "reward": k,
+        "response_tokens": [2, k], "finish_reason": "stop", "logprobs": [-1.0, -1.0],
+    },
+    "prime-rl": lambda g, k: {
+        "task": {"key": "a"}, "rewards": {"NAME": {"score": k, "weight": 1}}, "nodes": [],
+        "info": {"group_id": f"g{g}"}, "run": {"step": 1},
+    },
+    "AReaL": lambda g, k: {
+        "task_id": g, "sample_idx": k, "tail_version": 1 + k, "prompt": "a", "reward": k,
+        "completion": "b",
+    },
+    "NeMo-RL": lambda g, k: {
+        "content": ["a"], "rewards": [k], "input_lengths": [3], "token_ids": [[1, 2]],
+        "token_loss_mask": [[0, 1]],
+    },
+    "slime": lambda g, k: {
+        "group_index": g, "index": k, "prompt": "a", "response": "b", "tokens": [1, 2, 3],
+        "response_length": 1, "reward": k, "status": "truncated", "loss_mask": [1],
+    },
+}  # fmt: skip
+SWIFT = {"gen_step": [1] * 4, "prompt": [*"aabb"], "completion": [*"cdef"], "NAME": [0, 1,
+    0, 1],
+         "advantages": [0.0] * 4}  # fmt: skip
+
+
+@pytest.mark.parametrize("trainer", [*OTHERS, "ms-swift"])
+def test_the_words_of_the_page_read_other_trainers(tmp_path, trainer):
+    page = Path(forms.__file__).with_name("README.md").read_text()
+    words = re.search(rf"^\| {trainer},.*\| `(.*)` \|$", page, re.MULTILINE)[1].split()
+    make = OTHERS.get(trainer)
+    made = [make(g, k) for g in (0, 1) for k in (0, 1)] if make else [SWIFT]
+    found = read(
+        write(tmp_path, made),
+        parse_columns(words[1]),
+        group_size=2 if "--group-size" in words else None,
+    )
+    assert found.groups.size_K.tolist() == [2, 2]
+    assert found.groups.reward_N.tolist() == [0, 1, 0, 1]

@@ -1,0 +1,268 @@
+"""What is computed of groups: values, spread, drift, forecast, lengths, verdicts."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from log_makers import draw_groups, groups_of, summarise
+from mse_lab.errors import InputError
+from mse_lab.logs.verdicts import LIMITS, verdict_lines, verdicts_of
+from mse_lab.mse.zero_variance import equal_share
+
+
+def test_bands_are_of_the_range_of_rewards(tmp_path):
+    rewards = [[0] * 4, [0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1], [1] * 4]
+    found = summarise(tmp_path, groups_of(*rewards))
+    assert [*found.bands.values()] == [1, 0, 1, 1, 1, 1]
+    assert (found.never_right.value, found.always_right.value) == pytest.approx((0.2, 0.2))
+    graded = summarise(tmp_path, groups_of([-2, 0], [2, 0], [-2, -2])).bands
+    # Means -1 and 1 are at a quarter and at three quarters of -2 to 2.
+    assert [*graded.values()] == [1, 0, 1, 0, 1, 0]
+
+
+def test_a_prompts_groups_are_one_prompt(tmp_path):
+    found = summarise(tmp_path, draw_groups([0.5] * 10, 8, groups=3))
+    assert found.prompts["groups"].tolist() == [3] * 10
+    assert found.prompts["completions"].tolist() == [24] * 10
+
+
+def test_the_spread_of_values_is_what_luck_leaves(tmp_path):
+    """All V = 0.3: groups of 8 have means of sd sqrt(.3 .7 / 8) = 0.162; then V uniform."""
+    spread = summarise(tmp_path, draw_groups([0.3] * 400, 8)).spread
+    assert spread.luck == pytest.approx(0.162, abs=0.01)
+    assert (spread.between.low, spread.between.high < 0.08) == (0, True)
+    values = np.random.default_rng(1).random(600)
+    spread = summarise(tmp_path, draw_groups(values, 4)).spread
+    assert spread.between.low < values.std() < spread.between.high
+    assert spread.seen > 0.33
+
+
+def test_the_spread_is_without_bias_where_prompts_are_drawn_again(tmp_path):
+    """V is 0 or 1 for each of three prompts, so without luck: variance 1/4 on average.
+
+    Prompts have four, two and one groups; all eight draws of V are as likely.
+    """
+    squares = []
+    for values in product((0, 1), repeat=3):
+        groups = zip("aaaabbc", np.repeat(values, (4, 2, 1)).tolist(), strict=True)
+        lines = [{"prompt_id": prompt, "rewards": [one] * 2} for prompt, one in groups]
+        spread = summarise(tmp_path, lines).spread
+        assert (spread.luck, spread.seen) == (0, pytest.approx(spread.between.value))
+        squares.append(spread.between.value**2)
+    assert np.mean(squares) == pytest.approx(1 / 4)
+
+
+def test_one_prompt_does_not_tell_how_far_values_lie_apart(tmp_path):
+    lines = [{"prompt_id": "p", "step": n, "rewards": [n] * 2} for n in range(2)]
+    spread = summarise(tmp_path, lines).spread
+    assert np.isnan(spread.between).all()
+    assert (spread.seen, spread.luck) == (pytest.approx(np.sqrt(1 / 2)), 0)
+
+
+def steps_of(values, prompts=60):
+    return [
+        line | {"step": step}
+        for step, value in enumerate(values)
+        for line in draw_groups([value] * prompts, 8, seed=step)
+    ]
+
+
+def test_drift_is_that_of_thirds(tmp_path):
+    """V = 0.2 in the first three of nine steps, 0.6 in the last; few steps show none."""
+    drift = summarise(tmp_path, steps_of([0.2] * 3 + [0.4] * 3 + [0.6] * 3)).drift
+    assert drift.low < 0.4 < drift.high < drift.low + 0.12
+    few = summarise(tmp_path, draw_groups([0.5] * 4, 4, groups=3))
+    assert np.isnan(few.drift.value)
+    assert any("drift would not show" in note for note in few.notes)
+
+
+def test_an_interval_that_no_change_leaves_is_none(tmp_path):
+    """Two prompts a step: its ends would be -6 and 7, of rewards between 0 and 1."""
+    lines = [line | {"step": step, "prompt_id": f"{step}{line['prompt_id']}"}
+             for step in range(4)
+             for line in groups_of([0] * 4, [int(step == 3)] * 4)]  # fmt: skip
+    assert np.isnan(summarise(tmp_path, lines).drift.value)
+
+
+def test_a_mean_reward_of_zero_is_not_known_exactly(tmp_path):
+    """All of 60 prompts wrong: at most 6% of all, as for any share; three up to 71%."""
+    mean = summarise(tmp_path, groups_of(*[[0] * 8] * 60)).mean_reward
+    assert (mean.value, mean.low) == (0, 0)
+    assert mean.high == pytest.approx(0.06, abs=0.005)
+    few = summarise(tmp_path, groups_of([0, 1], [0, 1], [0, 1]))
+    wrong = few.mean_reward_where(few.groups.wrong_N)
+    assert wrong.high == pytest.approx(1 - 0.025 ** (1 / 3), abs=0.02)
+    assert np.isnan(few.mean_reward_where(few.groups.wrong_N & False).value)
+    graded = summarise(tmp_path, groups_of([0, 2], [0, 2]))
+    assert tuple(graded.mean_reward_where(graded.groups.wrong_N)) == (0, 0, 0)
+
+
+def test_the_forecast_is_unbiased_at_every_size_up_to_the_draws():
+    """All 2^5 outcomes of 5 draws, each with its probability."""
+    value, drawn = 0.3, 5
+    for size in range(2, drawn + 1):
+        mean = 0.0
+        for outcome in product([0, 1], repeat=drawn):
+            right = sum(outcome)
+            likelihood = value**right * (1 - value) ** (drawn - right)
+            counts = np.array([right, drawn - right], float)
+            mean += likelihood * equal_share(counts, np.array([drawn] * 2), size).sum()
+        assert mean == pytest.approx(value**size + (1 - value) ** size)
+
+
+def at(found, size):
+    return next(one for one in found.forecasts if one.group_size == size)
+
+
+def test_at_the_size_in_use_the_forecast_is_what_was_seen(tmp_path):
+    """At 2: 1, (C(1, 2) + C(3, 2)) / C(4, 2) = 1/2, 1."""
+    found = summarise(tmp_path, groups_of([0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]))
+    assert at(found, 4).zero_variance == found.zero_variance
+    assert at(found, 4).zero_variance.value == pytest.approx(2 / 3)
+    assert at(found, 2).zero_variance.value == pytest.approx(5 / 6)
+    sizes = [(one.group_size, one.model) for one in found.forecasts]
+    assert sizes == [(2, False), (4, False), (8, True), (16, True)]
+
+
+def test_from_the_mean_reward_alone_it_would_be_far_off(tmp_path, all_draws):
+    """Values Beta(.3, .3): .53 at G = 8, where the mean .5 would say .008."""
+    values = np.random.default_rng(0).beta(0.3, 0.3, size=400)
+    found = summarise(tmp_path, draw_groups(values, 16))
+    assert at(found, 8).zero_variance.value > 0.45
+    for size in (8, 64):  # By the count, and by a Beta law, which these values have.
+        interval = at(found, size).zero_variance
+        assert interval.low < np.mean(values**size + (1 - values) ** size) < interval.high
+
+
+@pytest.mark.parametrize(
+    ("groups", "sizes", "share"),
+    [
+        ([[0, 0.5, 1, 1], [0.5] * 4], [2, 4], 0.5),
+        ([[0] * 4, [0, 1, 0, 1], [1, 1]], [2, 4, 8, 16], 0.5),
+        ([[0], [1]], [], None),
+    ],
+    ids=["graded rewards have no model", "smaller groups do not count", "single ones"],
+)
+def test_what_has_a_forecast(tmp_path, groups, sizes, share):
+    found = summarise(tmp_path, groups_of(*groups))
+    assert [one.group_size for one in found.forecasts] == sizes
+    assert share is None or at(found, 4).zero_variance.value == share
+
+
+def completion(tokens=(5, 6), prompt="a", reward=1, **more):
+    return {"prompt_id": prompt, "reward": reward, "tokens": [*tokens], **more}
+
+
+def test_lengths_are_the_policys_tokens_or_else_characters(tmp_path):
+    tools = [completion([5, 6, 7, 0], mask=[1, 0, 0, 1])] * 2
+    assert summarise(tmp_path, tools).lengths[1].tolist() == [2, 2]
+    texts = [{"prompt_id": "a", "reward": 1, "text": text} for text in ("12", "1234")]
+    unit, lengths = summarise(tmp_path, texts).lengths
+    assert (unit, lengths.tolist()) == ("characters", [2, 4])
+    alone = summarise(tmp_path, groups_of([0, 1]))
+    assert (alone.lengths, alone.duplicates, alone.truncated) == (None, None, None)
+
+
+def test_equal_completions_of_a_group(tmp_path):
+    """B's equal one of a is none: it is of another prompt."""
+    lines = [completion([5, 0]), completion([5, 0]), completion([6, 0])]
+    found = summarise(tmp_path, [*lines, completion([5, 0], prompt="b")])
+    assert found.duplicates.value == pytest.approx(1 / 4)
+
+
+def both(model, engine, **more):
+    return completion([1] * len(model), log_probs=model, engine_log_probs=engine, **more)
+
+
+def test_the_mismatch_by_hand(tmp_path):
+    """Log ratios log 4, 0, -log 2 and 0 in one token each."""
+    ratios = np.array([4.0, 1.0, 0.5, 1.0])
+    lines = [both([-3.0 + float(np.log(one))], [-3.0]) for one in ratios]
+    found = summarise(tmp_path, lines).mismatch
+    assert found.completions == 4
+    assert found.kl_per_token == pytest.approx(np.mean(ratios - 1 - np.log(ratios)))
+    assert found.effective == pytest.approx(ratios.sum() ** 2 / (ratios @ ratios) / 4)
+    assert summarise(tmp_path, [completion(log_probs=[-1.0])]).mismatch is None
+
+
+def test_tokens_of_tools_and_without_a_probability_do_not_count(tmp_path):
+    lines = [both([-1, -9, -1], [-1, -1, -1], mask=[1, 0, 1]),
+             both([-1.5, -1.0], [-1.0, None], mask=[1, 1])]  # fmt: skip
+    table = summarise(tmp_path, lines).groups.completions
+    assert table["tokens"].tolist() == [2, 1]
+    assert table["log_ratio"].tolist() == [0.0, -0.5]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (both([-1.0, -1.0], [-1.0]), "line 1: 2 log_probs, 1 of engine_log_probs"),
+        (both([-1.0], [5.0]), "line 1: 5 is no log-probability"),
+        (both([-1.0], [-1.0], mask=[1, 1]), "1 log_probs, 2 of mask"),
+        (completion(mask=[1, 3]), r"mask = 3: give a list of 0 and 1"),
+        (completion(tokens=["a"]), "give a list of token ids"),
+    ],
+)
+def test_lists_of_tokens_that_are_refused(tmp_path, line, said):
+    with pytest.raises(InputError, match=said):
+        summarise(tmp_path, [line])
+
+
+def test_parts_of_the_variance_add_up(tmp_path):
+    """Within the group right has deviations -+1/2, tidy -+1/4 along with it.
+
+    Last differs between groups alone.
+    """
+    lines = [
+        {"prompt_id": prompt, "rewards": {"right": n, "tidy": n / 2, "last": prompt}}
+        for prompt in (0, 1)
+        for n in (0, 1)
+    ]
+    found = summarise(tmp_path, lines).reward_functions
+    assert [one.share for one in found] == pytest.approx([2 / 3, 1 / 3, 0])
+    assert [one.varies for one in found] == [1, 1, 0]
+    assert [one.mean for one in found] == [0.5, 0.25, 0.5]
+    assert summarise(tmp_path, groups_of([0, 1])).reward_functions == []
+
+
+def drawn(rewards, length, cut, ratio=0.0):
+    """Groups of completions, the last `cut` of each cut, with both log-probabilities."""
+    return [
+        completion([n, k, 7], n, reward, log_probs=[-1.0, -1.0, -1.0 + ratio * (-1) ** k],
+                   engine_log_probs=[-1.0] * 3, truncated=k >= len(rewards) - cut)
+        for n in range(length)
+        for k, reward in enumerate(rewards)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("check", "lines", "look"),
+    [
+        ("silent", groups_of([0, 0], [0, 1]), False),
+        ("silent", groups_of([0, 0], [1, 1], [0, 1]), True),
+        ("truncated", drawn([1, 1, 1, 0], 8, 0), False),
+        ("truncated", drawn([1, 1, 1, 0], 8, 1), True),
+        ("mismatch", drawn([0, 1], 8, 0, ratio=0.1), False),
+        ("mismatch", drawn([0, 1], 8, 0, ratio=1.0), True),
+        ("copies", [completion()] * 2, False),
+        ("copies", [completion()] * 3, True),
+        ("drift", steps_of([0.8] * 3 + [0.3] * 3), True),
+        ("drift", steps_of([0.3] * 3 + [0.8] * 3), False),
+    ],
+)
+def test_each_check_above_and_below_its_limit(tmp_path, check, lines, look):
+    verdict = verdicts_of(summarise(tmp_path, lines))[check]
+    assert (verdict.look, verdict.limit) == (look, LIMITS[check])
+    assert verdict.line().startswith("LOOK  " if look else "OK    ")
+    assert (verdict.action in verdict.line()) is look
+
+
+def test_what_verdicts_say(tmp_path):
+    cut = verdicts_of(summarise(tmp_path, drawn([1, 1, 1, 0], 8, 1)))["truncated"].line()
+    assert "mean reward 0 where others have 1 (above 0.10, truncated)" in cut
+    for rewards, kind in (([0, 0], "easier prompts"), ([1, 1], "harder prompts")):
+        lines = groups_of(rewards, [0, 1], rewards)
+        assert kind in verdict_lines(summarise(tmp_path, lines))[0]
+    few = verdict_lines(summarise(tmp_path, groups_of([0, 1])))
+    assert few[-1] == "These logs do not tell: truncated, copies, drift, mismatch."

@@ -1,0 +1,252 @@
+"""TRL's files: blocks, rewards, evaluations, repeats; by hand and by its trainer."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from log_makers import (
+    completions,
+    counted,
+    read,
+    state_of,
+    told,
+    with_advantages,
+    write_trl,
+)
+from mse_lab.errors import InputError
+from mse_lab.logs.forms import parse_columns
+from trl_logs import plain_problems, train_with_logs
+
+BASE = completions(prompts=6, size=4, steps=10, seed=5)
+BY_BLOCK = counted(BASE, "id")
+LOGGED = with_advantages(BASE, 4)
+
+
+def check(folder, expected, columns="", **settings):
+    found = read(folder, parse_columns(columns) if columns else None, **settings)
+    numbers = told(found)
+    assert {key: numbers[key] for key in expected} == pytest.approx(expected)
+    return found
+
+
+def reward_of(**rewards):
+    """Rewards by function, and the advantages of their sum."""
+    frame = BASE.assign(**rewards)
+    total = frame[list(rewards)].sum(axis=1, min_count=1)
+    return with_advantages(frame.assign(total=total), 4, "total")
+
+
+def mixed(step=3):
+    """A step in another order."""
+    rows = np.arange(len(LOGGED))
+    at = np.flatnonzero(LOGGED["step"] == step)
+    rows[at] = np.random.default_rng(0).permutation(at)
+    return LOGGED.iloc[rows]
+
+
+FLAT = with_advantages(BASE.assign(reward=0.5), 4)
+TIDY = BASE["id"] % 3 / 2  # Varies between groups alone.
+KL = LOGGED.assign(advantage=np.float32(LOGGED["advantage"] + 0.1 * (BASE["place"] - 1.5)))
+TOTAL = counted(BASE.assign(total=BASE["reward"] + TIDY), "id", reward="total")
+WEIGHTED = with_advantages(
+    BASE.assign(short=1 - BASE["reward"], total=0.9 * BASE["reward"] + 0.1), 4, "total"
+)
+
+READ = {
+    "prompts of their own": (LOGGED, {}, {}, BY_BLOCK),
+    "one text": (LOGGED.assign(prompt="Play."), {}, {}, BY_BLOCK | {"prompts": 1}),
+    "two texts": (LOGGED.assign(prompt=[f"as {n % 2}" for n in BASE["id"]]), {}, {},
+        BY_BLOCK),
+    "unscaled": (with_advantages(BASE, 4, scale=False), {}, {}, BY_BLOCK),
+    "equal rewards everywhere": (FLAT, {}, {}, {"zero_variance": 1.0, "groups": 60}),
+    "equal rewards, one text": (FLAT.assign(prompt="Play."), {}, {"group_size": 4},
+        {"groups": 60}),
+    "ids of prompts": (LOGGED.assign(prompt="Play.", prompt_id=BASE["id"] % 7),
+        {"extras": ["prompt_id"]}, {}, BY_BLOCK | {"prompts": 7}),
+    "groups by the user": (mixed(), {"extras": ["id"]}, {"columns": "group=id"}, BY_BLOCK),
+    "numbers beside, whole": (LOGGED.assign(calls=BASE["place"]), {"extras": ["calls"]}, {},
+        BY_BLOCK),
+    "a function of no prompt": (LOGGED.assign(tidy=np.nan), {"rewards": ["reward", "tidy"]},
+        {}, BY_BLOCK),
+    "functions by the state": (
+        reward_of(right=BASE["reward"], tidy=TIDY).assign(seen=0.1 * BASE["place"]),
+        {"rewards": ["right", "tidy"], "extras": ["seen"], "state": state_of(10, ["right",
+            "tidy"])},
+        {}, TOTAL,
+    ),
+    "functions by the user": (
+        reward_of(right=BASE["reward"], tidy=TIDY).assign(seen=0.1 * BASE["place"]),
+        {"rewards": ["right", "tidy"], "extras": ["seen"]},
+            {"columns": "reward=right,reward=tidy"}, TOTAL,
+    ),
+    "weights": (WEIGHTED, {"rewards": ["reward", "short"]},
+        {"columns": "reward=reward,reward=0.1*short"},
+            {"zero_variance": BY_BLOCK["zero_variance"]}),
+    "a KL term": (KL, {}, {"columns": "reward=reward"}, BY_BLOCK),
+    "no reward of some": (
+        with_advantages(BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0)), 4), {},
+            {},
+        counted(BASE[BASE["place"] > 0], "id") | {"group_size": 4},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_read(tmp_path, name):
+    frame, written, settings, expected = READ[name]
+    check(write_trl(tmp_path, frame, **written), expected, **settings)
+
+
+WRONG = LOGGED.assign(advantage=np.float32(1.0))
+REFUSED = {
+    "two floats": (WEIGHTED, {"rewards": ["reward", "short"]}, {},
+        "floats are rewards: reward, short"),
+    "weights that are not given": (WEIGHTED, {"rewards": ["reward", "short"],
+        "state": state_of(10, ["reward", "short"])}, {},
+            "the advantages do not follow the rewards in blocks of"),
+    "other advantages": (WRONG, {}, {}, "advantages do not follow"),
+    "a KL term": (KL, {}, {}, "with a KL term in the reward name the rewards"),
+    "another order": (mixed(), {}, {}, "here blocks have 1, "),
+    "a row is missing": (LOGGED.drop(index=9), {}, {}, "here blocks have 3, 4"),
+    "a row twice": (LOGGED.iloc[sorted([9, *range(len(LOGGED))])], {}, {},
+        "here blocks have 4, 5"),
+    "equal rewards, one text": (FLAT.assign(prompt="Play."), {}, {},
+        r"groups of 2 or 3 or 4 or 6 or 8 or 12 or 24\?"),
+    "another size": (LOGGED.assign(prompt="Play."), {}, {"group_size": 8},
+        "advantages do not follow the rewards in blocks of 8"),
+    "a size that divides nothing": (LOGGED, {}, {"group_size": 3},
+        "--group-size 3: TRL writes groups as blocks"),
+    "no column of rewards": (LOGGED.assign(reward="good"), {}, {},
+        "its columns are step, prompt, completion"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(tmp_path, name):
+    frame, written, settings, line = REFUSED[name]
+    with pytest.raises(InputError, match=line):
+        read(write_trl(tmp_path, frame, **written), **settings)
+
+
+def test_rewards_that_the_advantages_do_not_follow_are_said(tmp_path):
+    found = check(write_trl(tmp_path, KL), BY_BLOCK, "reward=reward")
+    assert any("advantages do not follow these rewards" in note for note in found.notes)
+
+
+def left_out(found):
+    return [(one.count, one.what.partition(" ")[2][:26]) for one in found.left_out]
+
+
+EVALUATION = "whose files hold an evalua"
+REPEAT = "whose files repeat the bat"
+
+
+def test_evaluations_are_left_out_by_the_state(tmp_path):
+    """Steps 4 and 8 were evaluated; the state is written at step 8."""
+    folder = write_trl(tmp_path, LOGGED, state=state_of(8, evaluated=[4, 8]))
+    training = BASE[~BASE["step"].isin([4, 8, 9, 10])]
+    found = check(folder, counted(training, "id"))
+    assert left_out(found) == [(2, EVALUATION), (2, "after 8, that of trainer_s")]
+    assert 'Eval_strategy="no" keeps them' in found.notes[0]
+    named = sorted((folder / "completions").glob("*.parquet"))
+    assert told(read(named))["completions"] == len(BASE)
+
+
+def test_the_newest_state_counts(tmp_path):
+    folder = write_trl(tmp_path, LOGGED, state=state_of(2))
+    for last, evaluated in ((6, [5]), (10, [5, 10])):
+        at = folder / f"checkpoint-{last}"
+        at.mkdir()
+        (at / "trainer_state.json").write_text(
+            json.dumps(state_of(last, evaluated=evaluated))
+        )
+    assert told(read(folder))["completions"] == len(BASE) - 48
+
+
+def test_what_was_logged_before_training_is_an_evaluation(tmp_path):
+    folder = write_trl(tmp_path, LOGGED.assign(step=BASE["step"] - 1))
+    found = check(folder, counted(BASE[BASE["step"] > 1], "id"))
+    assert left_out(found) == [(1, EVALUATION)]
+    assert any("No trainer_state.json" in note for note in found.notes)
+
+
+def test_only_evaluations_are_refused(tmp_path):
+    state = state_of(10, evaluated=range(1, 11))
+    with pytest.raises(InputError, match="evaluations only"):
+        read(write_trl(tmp_path, LOGGED, state=state))
+
+
+@pytest.mark.parametrize("evaluated", [[], [3]], ids=["training", "evaluation"])
+def test_a_batch_that_is_written_again_counts_once(tmp_path, evaluated):
+    """Step 4 repeats step 3, of its training or of its evaluation."""
+    rows = LOGGED[LOGGED["step"] != 4]
+    again = LOGGED[LOGGED["step"] == 3].assign(step=4)
+    folder = write_trl(
+        tmp_path, pd.concat([rows, again]), state=state_of(10, evaluated=evaluated)
+    )
+    found = check(folder, counted(BASE[~BASE["step"].isin([4, *evaluated])], "id"))
+    assert left_out(found) == [(2, EVALUATION)] if evaluated else [(1, REPEAT)]
+
+
+def test_steps_without_a_file_are_counted(tmp_path):
+    rows = LOGGED["step"] % 5 == 0
+    found = check(write_trl(tmp_path, LOGGED[rows]), counted(BASE[rows], "id"))
+    assert [(one.count, one.remedy) for one in found.left_out] == [
+        (8, "logging_steps=1 writes every one")
+    ]
+
+
+def test_a_step_in_two_files_is_refused(tmp_path):
+    folder = write_trl(tmp_path, LOGGED) / "completions"
+    rows = pd.read_parquet(folder / "completions_00003.parquet")
+    rows.assign(completion="x").to_parquet(folder / "completions_3.parquet")
+    with pytest.raises(InputError, match="step 3 comes twice"):
+        read(folder)
+
+
+def test_messages_are_prompts(tmp_path):
+    def said(role, texts):
+        return [[{"role": role, "content": text}] for text in texts]
+
+    frame = LOGGED.assign(
+        prompt=said("user", BASE["prompt"]), text=said("assistant", BASE["text"])
+    )
+    assert len(check(write_trl(tmp_path, frame), BY_BLOCK).prompts) == 60
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """By TRL itself: two functions, ids, evaluations, two steps of each batch."""
+    pytest.importorskip("trl", reason="needs TRL: pip install -e '.[train]'")
+    folder = tmp_path_factory.mktemp("trained")
+    train_with_logs(
+        folder,
+        prompts=plain_problems(8),
+        steps=6,
+        with_ids=True,
+        functions=2,
+        evaluated=plain_problems(12)[8:],
+        eval_strategy="steps",
+        eval_steps=3,
+        per_device_eval_batch_size=32,
+        num_iterations=2,
+        save_strategy="steps",
+        save_steps=6,
+    )
+    return folder
+
+
+def test_what_its_trainer_writes(trained):
+    """Steps 1 and 2 share a batch, 3 and 6 hold evaluations, and 4 repeats that of 3."""
+    files = sorted((trained / "completions").glob("*.parquet"))
+    frame = pd.concat(map(pd.read_parquet, files))
+    frame["reward"] = frame["right"] + frame["brief"]
+    kept = frame[frame["step"].isin([1, 5])]
+    found = read(trained)
+    numbers, expected = told(found), counted(kept, "step", "prompt_id")
+    assert {key: numbers[key] for key in expected} == pytest.approx(expected)
+    assert found.lengths[1].mean() == pytest.approx(kept["completion_ids"].map(len).mean())
+    assert [one.name for one in found.reward_functions] == ["right", "brief"]
+    assert left_out(found) == [(3, EVALUATION), (1, REPEAT)]

@@ -1,0 +1,154 @@
+"""The summary in words and as a figure: the answer first, and what logs cannot tell."""
+
+import numpy as np
+import pytest
+
+from log_makers import draw_groups, groups_of, summarise
+from mse_lab.measurement import looks
+from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
+from mse_lab.report.rollouts_report import (
+    FIRST_COMPLETIONS,
+    FIRST_PROMPTS,
+    headline,
+    parts_of,
+    rollouts_markdown,
+    rollouts_text,
+)
+
+
+def said(summary):
+    return " ".join(rollouts_text(summary).split())
+
+
+def full(tmp_path):
+    """A log that has everything, and long names."""
+    lines = [
+        {
+            "prompt_id": f"prompt {n // 4}",
+            "step": n // 16,
+            "tokens": [5] * (2 + n % 5) + [n % 2],
+            "rewards": {"right": n % 3 % 2, "a_reward_function_with_a_very_long_name": 0.5},
+            "log_probs": [-1.1] * (3 + n % 5),
+            "engine_log_probs": [-1.0] * (3 + n % 5),
+        }
+        for n in range(160)
+    ]
+    return summarise(tmp_path, lines)
+
+
+def test_a_screen_has_80_columns_and_markdown_the_same_parts(tmp_path):
+    summary = full(tmp_path)
+    text, markdown = rollouts_text(summary), rollouts_markdown(summary)
+    assert not [line for line in text.splitlines() if len(line) > 80]
+    for part in ("Values", "At other", "Completions", "Reward functions", "engine's"):
+        assert part in text
+    assert all(f"## {part.title}" in markdown for part in parts_of(summary))
+
+
+VERL = [
+    {"input": f"p{n // 4}", "output": f"{n}", "score": n % 2, "step": 1} for n in range(8)
+]
+ONE_A_PROMPT = groups_of([0], [1], [1])
+GRADED = groups_of([0, 0.5, 1], [0.5, 0.5, 0.5])
+# What is written, what is said of it, and what is not.
+SAID = {
+    "the answer": (
+        groups_of([0, 0], [1, 1], [0, 1], [0, 0]),
+        ["of the groups have zero variance: 50% all wrong, 25% all right",
+         "They took 6 of 8 completions, and give no gradient."], [],
+    ),
+    "a share of these": (groups_of([1, 1], [0, 1]), ["50% of the groups have zero"], []),
+    "all is well": (groups_of([0, 1]), ["Every group of 2 has rewards that vary."], []),
+    "a step": (
+        VERL,
+        ["A step has 2 prompts x 4 = 8 completions (verl: data.train_batch_size = 2",
+         "actor_rollout_ref.rollout.n = 4)", "Of the 2 prompts of a step 2.0 have"], [],
+    ),
+    "graded": (
+        GRADED, ["prompts always at the least reward", "in the range's 0 to 0.25"],
+        ["never right", "Right is"],
+    ),
+    "one a prompt": (
+        ONE_A_PROMPT, ["Mean reward 0.67", "One completion a prompt: no groups"],
+        ["At other group sizes"],
+    ),
+    "rewards 1 and 2": (
+        groups_of([1, 2], [1, 1]),
+        ["Right is a reward of 2, wrong one of 1; V is the share of right"], [],
+    ),
+    "luck above the spread": (
+        groups_of(*[[0, 1]] * 8),
+        ["spread of the groups' means (sd) 0, chance alone gives 0.5"], [],
+    ),
+    "what logs cannot tell": (
+        groups_of([0, 1]),
+        ["Which group size has the least gradient error", "= 384 completions",
+         "these logs hold 2."], [],
+    ),
+    "what was left out": (
+        [{"prompt_id": "a", "reward": reward} for reward in (0, 1, None)],
+        ["1 completions have no reward: left out."], ["nan"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_said(tmp_path, name):
+    lines, expected, unsaid = SAID[name]
+    summary = summarise(tmp_path, lines)
+    assert headline(summary) == parts_of(summary)[0].sentences[0]
+    for words in expected:
+        assert words in said(summary)
+    for words in unsaid:
+        assert words not in said(summary)
+
+
+def test_the_first_look_is_that_of_advise():
+    first = (looks.FIRST_PROMPTS, looks.FIRST_COMPLETIONS)
+    assert first == (FIRST_PROMPTS, FIRST_COMPLETIONS)
+
+
+def test_groups_with_a_gradient_at_other_sizes(tmp_path):
+    """Of 4 x 8 completions a step: 16 groups of 2, of which 1 - z vary."""
+    summary = summarise(tmp_path, draw_groups([0.5] * 4, 8, groups=5))
+    part = next(part for part in parts_of(summary) if part.title == "At other group sizes")
+    two = summary.forecasts[0].zero_variance.value
+    assert part.rows[0][2] == f"{16 * (1 - two):.1f} of 16"
+    assert "(in use)" in part.rows[2][0]
+    assert "(model)" in part.rows[3][0]
+
+
+@pytest.mark.parametrize(
+    "rewards", [[[0, 0]], [[1, 1]], [[0.5, 0.5], [2, 0.5]], [[-3, -3]]]
+)
+def test_no_log_leaves_a_number_out(tmp_path, rewards):
+    text = rollouts_text(summarise(tmp_path, groups_of(*rewards))).lower()
+    assert "nan" not in text
+    assert "inf" not in text
+
+
+def labels(summary):
+    axes = compose_rollouts(summary).axes
+    return [one.get_xlabel() for one in axes if one.get_visible()]
+
+
+def test_the_panels_are_those_that_a_log_has(tmp_path):
+    assert labels(summarise(tmp_path, ONE_A_PROMPT)) == ["Value V of a prompt"]
+    assert labels(full(tmp_path)) == [
+        "Value V of a prompt", "Group size G", "Length of a completion, tokens",
+        "Training step",
+    ]  # fmt: skip
+
+
+def test_the_figure_shows_the_numbers(tmp_path):
+    summary = summarise(tmp_path, draw_groups([0.1, 0.5, 0.9] * 10, 8, groups=100))
+    bars, curve, steps = compose_rollouts(summary).axes[:3]
+    assert sum(bar.get_height() for bar in bars.patches) == 30
+    known = [one for one in summary.forecasts if not one.model]
+    expected = [(one.group_size, one.zero_variance.value) for one in known]
+    np.testing.assert_allclose(curve.lines[0].get_xydata(), expected)
+    [mark] = [line for line in curve.lines if "in use" in str(line.get_label())]
+    assert mark.get_xydata().tolist() == [[8, summary.zero_variance.value]]
+    means = steps.lines[0].get_ydata()
+    assert len(means) <= MOST_STEPS
+    assert means.mean() == pytest.approx(summary.mean_reward.value, abs=0.02)
