@@ -56,7 +56,7 @@ def advise(
         tokenizer: Its tokenizer.
         prompts: As in `measure`, in any order: they are chosen at random.
         reward: As in `measure`.
-        regret: How much more than the best size the recommended one may cost.
+        regret: How much more than the best size is all right.
         budget: The most completions that are drawn in all; None for 8,192.
         completions_per_step: N of the training, where `training` does not say it.
         sampling: `max_new_tokens` and `temperature`.

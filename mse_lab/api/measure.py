@@ -4,7 +4,7 @@
     tokens = {"max_new_tokens": 32}
     result = mse_lab.measure(model, tokenizer, prompts, reward, sampling=tokens)
     print(result.advice)  # the screen of `mse-lab advise`
-    result.mse, result.prompts, result.advice.recommended
+    result.mse, result.prompts, result.advice.set_to
     result.plot("advice").savefig("advice.png")
 
 `analyse` needs arrays alone, no model and no torch. So scores that were computed elsewhere

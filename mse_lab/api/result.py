@@ -129,14 +129,16 @@ class Result(MeasuredRun):
         Raises:
             InputError: There are fewer than three prompts, or no rewards differ.
         """
-        return self.advise()
+        return Advice(**vars(advice.advise(self.evidence())))
 
-    def advise(self, completions_per_step: int = 0) -> Advice:
-        """Give the advice for a training of so many completions a step, if known.
+    def advise(self, completions_per_step: int | None = None) -> Advice:
+        """Give the `advice`, or that for a training of so many completions a step.
 
         Raises:
             InputError: As for `advice`.
         """
+        if completions_per_step is None:
+            return self.advice
         return Advice(**vars(advice.advise(self.evidence(completions_per_step))))
 
     def plot(self, kind: Literal["figure4", "advice", "phase"] = "figure4") -> "Figure":

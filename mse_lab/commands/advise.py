@@ -18,7 +18,6 @@ from mse_lab.commands.command_line import (
     completions,
     find_run,
     load_probes,
-    output_folder,
     share_of,
 )
 from mse_lab.commands.run import in_processes
@@ -101,9 +100,8 @@ def execute(arguments: Namespace) -> int:
 
     advice = _read(arguments.names[0], run, arguments)
     print(say_advice(advice, as_json=arguments.json))
-    folder = output_folder(run)
-    if (folder / "config.yaml").exists():
-        keep_advice(folder, advice)
+    if not (run / "advice.json").exists():  # Another question does not replace it.
+        keep_advice(run, advice)
     return 0
 
 

@@ -177,7 +177,4 @@ FROM_POOLS, FROM_MODEL, FROM_RESULT = (
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
 
 # Files that a repeated run gives again to the byte; the manifest lists no other.
-REPEATABLE = (
-    *(name for name in FROM_POOLS + FROM_MODEL if name != "environment.json"),
-    "advice.json",
-)
+REPEATABLE = tuple(name for name in FROM_POOLS + FROM_MODEL if name != "environment.json")

@@ -117,7 +117,7 @@ def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
     found = measure(parts, reward=reward, out=str(out))
     assert measured == [2]
     written = {path.name for path in (project / "results/small").iterdir()}
-    assert {path.name for path in out.iterdir()} == written - {"advice.json"}
+    assert {path.name for path in out.iterdir()} == written
     measured.clear()
     again = measure(parts, reward=reward, out=out)
     assert not measured

@@ -1,7 +1,6 @@
 """`mse-lab advise`: measured until the answer is known; several runs, a line each."""
 
 import json
-import re
 import warnings
 
 import pytest
@@ -42,7 +41,7 @@ def test_it_measures_and_says_so(advise, tmp_path, capsys):
     status, told, lines = advise("--budget", 624)
     assert status == 0
     assert told["completions"] <= 624
-    assert told["stopped"] in ("regret", "width", "budget")
+    assert told["stopped"] in ("regret", "budget")
     assert "48 prompts, 384 completions" in lines
     folder = tmp_path / "out/small/advice"
     assert (folder / "advice.json").is_file()
@@ -54,14 +53,7 @@ def test_it_measures_and_says_so(advise, tmp_path, capsys):
     capsys.readouterr()
     _, of_the_run, _ = advise()
     assert of_the_run["prompts"] == 4
-    assert "stopped" not in of_the_run
-
-
-def without_time(told):
-    """Leave out what says how long more completions would take."""
-    needed = {**told["needed"], "seconds": None}
-    headline = re.sub(r"completions, [^)]*\)", "completions)", told["headline"])
-    return told | {"needed": needed, "headline": headline}
+    assert of_the_run["stopped"] is None
 
 
 def test_a_larger_budget_goes_on(advise, monkeypatch):
@@ -80,7 +72,7 @@ def test_a_larger_budget_goes_on(advise, monkeypatch):
     assert large["completions"] == 400
     assert sum(drawn) == 16
     at_once = advise("--budget", 416, *words, out="at once")[1]
-    assert without_time(large) == without_time(at_once)
+    assert large == at_once
 
 
 def test_an_interruption_loses_nothing_but_the_prompt_under_way(advise, monkeypatch):
@@ -95,7 +87,7 @@ def test_an_interruption_loses_nothing_but_the_prompt_under_way(advise, monkeypa
 
     monkeypatch.setattr(samples, "sample_prompt", interrupted)
     assert advise("--budget", 416)[0] == 130
-    assert without_time(advise("--budget", 416)[1]) == without_time(expected)
+    assert advise("--budget", 416)[1] == expected
     # The fifth was begun twice, none of the others.
     assert len(drawn) == PROMPTS + 1
     assert len(set(drawn)) == PROMPTS
@@ -109,7 +101,7 @@ def test_where_no_reward_differs(probe, tmp_path, capsys, monkeypatch):
     assert run_mse.main(["advise", str(probe), *words]) == 2
     said = capsys.readouterr().err
     assert said.count("rewards differ within 0 so far") == 2
-    assert "rewards differ within 0 of 50 prompts, in 600 completions of mean rew" in said
+    assert "in 600 completions of mean reward 1 rewards differ within 0 of 50" in said
 
 
 def test_completions_from_elsewhere_are_not_an_advice_s(probe, tmp_path, refused):
@@ -166,7 +158,7 @@ def test_a_line_for_each_checkpoint(probe, saved, tmp_path, capsys):
     first = json.loads(capsys.readouterr().out)
     kept = [folder / f"checkpoint-{step}" for step in (2, 10)]
     at_two = {"step": "2", "name": "small/checkpoints/checkpoint-2"}
-    assert without_time(told[0]) == without_time(first) | at_two
+    assert told[0] == first | at_two
     assert run_mse.main(["advise", *map(str, kept), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert [one["run"] for one in again] == [*map(str, kept)]

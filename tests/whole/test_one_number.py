@@ -155,16 +155,14 @@ def test_the_two_squared_gradients_are_named_apart(doors):
 
 
 def test_what_advice_costs_and_how_far_off_it_is(doors):
-    """The end of the run, the screen of `advise`, its page and its data."""
+    """The screen of `advise`, the page, and the advice as data."""
     advice, screen = doors["advice"], doors["screen"]
-    size, kept = advice.recommended, json.loads(doors["advice.json"])
-    lead = f"MSE/||g||^2 at N = {advice.budget}, G = {size}:"
-    if np.isfinite(advice.relative_error.high):
-        told = " ".join(screen.split())
-        assert told.count(lead) == 2
-        assert not apart({lead: read(told, lead)}, advice.relative_error)
-    assert kept["relative_error"]["low"] == pytest.approx(advice.relative_error.low, 1e-4)
-    other = next(one for one in advice.prices if one.whose == "any")
+    kept, size = json.loads(doors["advice.json"]), advice.setting.group_size
+    assert kept["noise_scale"]["low"] == pytest.approx(advice.noise_scale.low, 1e-4)
+    label = f"Completions a step at which MSE / ||g||\u00b2 is one, G = {size}"
+    if np.isfinite(advice.noise_scale.high):
+        assert not apart({"page": read(doors["page"], label)}, advice.noise_scale)
+    other = next(one for one in advice.prices if one.row == "any")
     shown = re.search(rf"best of all: .* G = 1 +{NUMBER} times \({NUMBER} to", screen)
     found = [Decimal(one) for one in shown.groups()]
     assert all(agrees(one, of) for one, of in zip(found, other.cost, strict=False))
@@ -172,7 +170,7 @@ def test_what_advice_costs_and_how_far_off_it_is(doors):
 
 def test_an_interval_of_another_kind_is_seen(doors):
     """Negative control: c2 with the interval of a number that may be negative."""
-    signed = doors["result"].population.estimate(lambda one: one.c2, 0.95)
+    signed = doors["result"].table.estimate(lambda one: one.c2, 0.95)
     places = {"page": read(doors["page"], "c2 ")}
     assert signed.value == pytest.approx(doors["advice"].c2.value)
     assert apart(places, signed) == ["page"]
