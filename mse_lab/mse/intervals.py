@@ -246,10 +246,6 @@ class Statistic:
         ends = (self._tail(value, degrees) for value in (self.value, -self.value))
         return min(1.0, 2 * min(ends))
 
-    def p_above_zero(self) -> float:
-        """Test whether it is positive: the one-sided p-value."""
-        return self._tail(self.value, self.degrees)
-
     def p_not_zero(self) -> float:
         """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""
         return self._two_tails(self.degrees)

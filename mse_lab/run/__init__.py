@@ -4,7 +4,7 @@ prepare                       read all input; load the model
 run_probe, plan               measure a probe whole, or in rounds until the curves are
                               narrow; its first prompts
 advise, samples               measure until an answer is known, look by look
-resume, finish, supplements   go on after a kill; write the result; what comes beside it
+resume, finish                go on after a kill; write the result
 processes, torchrun           share prompts between processes; lock a folder
 in_memory                     measure a model that is in memory
 live_model, live_rollouts     measure the model of TRL's trainer; by its own rollouts,
