@@ -15,7 +15,7 @@ import numpy as np
 from claimed_runs import is_true
 from mse_lab.answers import statements as s
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.evidence import judge_run
+from mse_lab.answers.statement_numbers import judge_run
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator, find_estimator

@@ -110,7 +110,7 @@ class Result(MeasuredRun):
             InputError: There is no group size of two or more.
         """
         from mse_lab.answers.claims import claims_table
-        from mse_lab.answers.evidence import judge_run
+        from mse_lab.answers.statement_numbers import judge_run
 
         return claims_table(judge_run(self))
 

@@ -14,8 +14,8 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print and write the verdicts."""
-    from mse_lab.answers.evidence import judge_runs
     from mse_lab.answers.measured_run import read_run
+    from mse_lab.answers.statement_numbers import judge_runs
     from mse_lab.report.claims_report import claims_screen, write_claims
 
     runs = [read_run(folder) for folder in arguments.runs]

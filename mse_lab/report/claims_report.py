@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mse_lab.answers.claims import Claim, Kind, Statement, Verdict, claims_table
-from mse_lab.answers.evidence import UNTESTED
+from mse_lab.answers.statement_numbers import UNTESTED
 from mse_lab.formatting import table, with_interval, wrap
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import Advice, advise
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_run
-from mse_lab.answers.evidence import judge_runs
 from mse_lab.answers.measured_run import FinishedRun, read_run
+from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.errors import InputError
 from mse_lab.formatting import NONE, number, with_interval
 from mse_lab.probe.probe_files import flatten

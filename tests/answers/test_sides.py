@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from makers import MAKERS, brute_force, enumerate_prompts, make
-from mse_lab.answers.evidence import judge_run
+from mse_lab.answers.statement_numbers import judge_run
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments

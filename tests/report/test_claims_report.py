@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas as pd
 
 from claimed_runs import draw, write_run
-from mse_lab.answers.evidence import judge_runs
 from mse_lab.answers.measured_run import read_run
+from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.answers.statements import ON_AVERAGE, ORDER
 from mse_lab.formatting import with_interval
 from mse_lab.report.claims_report import OUTSIDE, SHORT, claims_screen, write_claims

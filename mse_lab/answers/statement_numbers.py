@@ -1,4 +1,4 @@
-"""Evidence: the numbers of a run that each statement of the paper is put to.
+"""Numbers of a run that each statement of the paper is put to.
 
 Where a law is tested, prompts are the independent units: on each the errors deviate from
 the law at its own moments by noise of mean zero, the reference's with it. So two blocks of
