@@ -81,8 +81,8 @@ def measure(
         sampling: `max_new_tokens` and `temperature`.
         pool: Completions of each prompt: `reference` and `replicate`.
         training: What the advice judges, as in a probe: `trainer` (trl, ms-swift,
-            verl, openrlhf), `config`, its file, `words`, and its own settings; by default
-            TRL's defaults.
+            verl, openrlhf, nemo-rl), `config`, its file, `words`, and its own settings; by
+            default TRL's defaults.
         interval: `method`, `level` and `resamples`.
         parameters: `all`, or regular expressions on the names of those that count.
         template: The text around a problem, as in a probe; by default none.

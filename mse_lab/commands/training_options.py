@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # What follows it belongs to the trainer.
 WORDS = "--training"
 
-TRAINERS = ("trl", "ms-swift", "verl", "openrlhf")
+TRAINERS = ("trl", "ms-swift", "verl", "openrlhf", "nemo-rl")
 
 
 def own_words(words: Sequence[str]) -> Sequence[str]:

@@ -79,7 +79,7 @@ class Products(_Part):
     unit: tuple[str, ...] = ()
     unless: dict[str, Any] = {}
     within: bool = False
-    passes: str
+    passes: str | None = None
     known_by: str
     typed: dict[str, tuple[str, ...]]
 

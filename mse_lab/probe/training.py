@@ -118,7 +118,7 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
     trainer, batch = reading.trainer, reading.trainer.batch
     names = [*batch.step, *_drawing(reading), *batch.unit, batch.passes]
     for name in names:
-        if name != "size":
+        if name and name != "size":
             reading.whole(name)
     twice = [one for one in batch.drawn if one in reading.values and one in batch.typed]
     if batch.drawn_in_all in _drawing(reading) and twice:
@@ -173,11 +173,12 @@ def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
     """Say where a batch is stepped on more than once, and by which settings."""
     batch, values = reading.trainer.batch, reading.values
     found = _multiply(reading.trainer, size, values)
-    updates = reading.value(batch.passes) * found.drawn / found.step
+    passes = reading.value(batch.passes) if batch.passes else 1
+    updates = passes * found.drawn / found.step
     drawing, stepping = _drawing(reading), [one for one in batch.step if one != "size"]
     both = {*drawing} & {*stepping}
     told = [one for one in [*drawing, *stepping] if one not in both]
-    told += [batch.passes] if reading.value(batch.passes) != 1 else []
+    told += [batch.passes] if batch.passes and passes != 1 else []
     if updates > 1 and {*told} & {*values}:
         yield f"{math.ceil(updates)} updates a batch ({reading.list(told)})"
 
@@ -198,7 +199,7 @@ def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
         elif row.probe == "model.adapter":
             if not row.allows(value) and probe.model.adapter is None:
                 yield f"{said} (the probe has no adapter)"
-        elif value is not None:
+        elif isinstance(value, int | float):
             section, _, key = row.probe.partition(".")
             own = getattr(getattr(probe, section), key)
             if value != own:

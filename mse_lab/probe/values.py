@@ -39,7 +39,7 @@ class Training(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
-    trainer: Literal["trl", "ms-swift", "verl", "openrlhf"] = "trl"
+    trainer: Literal["trl", "ms-swift", "verl", "openrlhf", "nemo-rl"] = "trl"
     config: Text | None = None  # A file of the trainer's settings, YAML or JSON.
     words: list[str] | None = None  # The words that the trainer itself gets.
     completions_per_step: Annotated[int, Field(ge=1)] | None = None  # N, without a batch.

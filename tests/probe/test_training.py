@@ -118,6 +118,17 @@ FORMS = {
         "verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
         4, None, None, ["config-name = mine", "algorithm.filter_groups.enable = True"],
     ),
+    "nemo-rl, the resolved file": (
+        "nemo-rl",
+        {"grpo": {"num_prompts_per_step": 32, "num_generations_per_prompt": 16,
+                  "normalize_rewards": False, "use_leave_one_out_baseline": True},
+         "loss_fn": {"reference_policy_kl_penalty": 0.01, "token_level_loss": False},
+         "policy": {"train_global_batch_size": 256, "generation": {"top_k": None}}},
+        16, {"name": "grpo", "length": "sequence"}, 256,
+        ["2 updates a batch (grpo.num_prompts_per_step = 32, "
+         "policy.train_global_batch_size = 256)",
+         "loss_fn.reference_policy_kl_penalty = 0.01"],
+    ),
     "openrlhf, dotted": (
         "openrlhf",
         "--rollout.n_samples_per_prompt 8 --algo.advantage.estimator=group_norm "
@@ -248,7 +259,9 @@ REFUSED = {
     "verl's": ("x.yaml", "actor_rollout_ref: {rollout: {n: 8}}\n",
                "rollout.n is a setting of verl; give --trainer verl"),
     "NeMo-RL's": ("x.yaml", "grpo: {num_generations_per_prompt: 16}\n",
-                  "num_generations_per_prompt is a setting of NeMo-RL, which is not read"),
+                  "per_prompt is a setting of NeMo-RL; give --trainer nemo-rl"),
+    "prime-rl's": ("x.yaml", "orchestrator: {rollouts_per_example: 16}\n",
+                   "rollouts_per_example is a setting of prime-rl, which is not read"),
     "two trainers'": ("x.yaml", "num_generations: 8\nn_samples_per_prompt: 4\n",
                       "n_samples_per_prompt is a setting of OpenRLHF"),
     "no number": ("x.yaml", "num_generations: ${n}\n", "'${n}': give a number above zero"),
