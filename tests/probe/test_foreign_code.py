@@ -14,18 +14,15 @@ from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import load_reward, reward_completions
 
 IMPORTS = {
-    "a syntax error": ("def reward(:\n", "SyntaxError"),
-    "a NUL byte": ("x = '\0'\n", "null bytes"),
-    "another encoding": ("x = '\udcff'\n", "SyntaxError"),
-    "an error": ("1 / 0\n", "ZeroDivisionError: division by zero"),
-    "an exit": ("import sys\nsys.exit('done')\n", "SystemExit: done"),
-    "a recursion": ("def f(): f()\nf()\n", "RecursionError"),
-    "a library that is missing": ("import no_such_library\n", "no_such_library"),
-    "no function": ("", "has no function reward"),
-    "an attribute that fails": (
-        "def __getattr__(name): raise KeyError(name)\n",
-        "KeyError",
-    ),
+    "def reward(:\n": "SyntaxError",
+    "x = '\0'\n": "null bytes",
+    "x = '\udcff'\n": "SyntaxError",
+    "1 / 0\n": "ZeroDivisionError: division by zero",
+    "import sys\nsys.exit('done')\n": "SystemExit: done",
+    "def f(): f()\nf()\n": "RecursionError",
+    "import no_such_library\n": "no_such_library",
+    "": "has no function reward",
+    "def __getattr__(name): raise KeyError(name)\n": "KeyError",
 }
 
 CALLS = {"raise ValueError('a\\nb\\x1b[1m')": r"ValueError: a b\x1b[1m",
@@ -34,10 +31,8 @@ CALLS = {"raise ValueError('a\\nb\\x1b[1m')": r"ValueError: a b\x1b[1m",
          "raise ValueError('x' * 10**6)": "xxx ... xxx",
          "return reward(text, prompt)": "RecursionError", "return missing": "NameError",
          "return 'right'": "gave the text 'right', not a number",
-         "return [0, 1]": "TypeError",
-         "return 1j": "TypeError", "return 10**400": "OverflowError"}  # fmt: skip
-
-NUMBERS = ["float('nan')", "float('inf')", "1e31", "10**300"]
+         "return [0, 1]": "TypeError", "return 1j": "TypeError",
+         "return 10**400": "OverflowError"}  # fmt: skip
 
 MUTE = """\
 class Mute(BaseException):
@@ -61,6 +56,11 @@ def module(tmp_path, monkeypatch):
     return write
 
 
+def rewarded(record=None):
+    prompt = Prompt("q7", "", "", record or {"id": "q7"})
+    return reward_completions(load_reward("theirs:reward"), ["a", "b"], prompt)[0].tolist()
+
+
 def kept_traceback(message):
     return Path(re.search(r"its traceback is in (.*)$", message)[1]).read_text()
 
@@ -79,8 +79,7 @@ def test_what_is_nobodys_own_is_not_given_a_strangers_text(name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["setup", "probes.notebooks.execute", "probes.making.score", "tests", "build.lib"],
+    "name", ["setup", "probes.notebooks.execute", "probes.phase.grid", "tests", "build.lib"]
 )
 def test_no_module_of_a_clone_runs(name, tmp_path, monkeypatch):
     """Whichever clone the folder is; beside it, and in other folders, names are free."""
@@ -92,7 +91,8 @@ def test_no_module_of_a_clone_runs(name, tmp_path, monkeypatch):
         (tmp_path / file).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
-    for one in [one for one in sys.modules if one.partition(".")[0] in (name, "own")]:
+    roots = (name.partition(".")[0], "own")
+    for one in [one for one in sys.modules if one.partition(".")[0] in roots]:
         monkeypatch.delitem(sys.modules, one)
     with pytest.raises(InputError, match="belongs to Python"):
         load_reward(f"{name}:f")
@@ -102,75 +102,61 @@ def test_no_module_of_a_clone_runs(name, tmp_path, monkeypatch):
 
 
 def test_every_python_file_of_the_project_is_known():
+    words = ["git", "ls-files", "*.py"]
     files = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=PROJECT, capture_output=True, text=True
+        words, cwd=PROJECT, capture_output=True, text=True
     ).stdout.split()
     rooms = {Path(file).parts[0].removesuffix(".py") for file in files}
     assert {one for one in rooms if one.isidentifier()} <= PROJECT_MODULES
 
 
-def test_a_reward_that_leaves_the_folder(module, tmp_path, monkeypatch):
-    """Results go where they were to go."""
+def test_a_reward_that_leaves_the_folder_or_changes_its_row(module, tmp_path, monkeypatch):
+    """Results go where they were to go; equal completions have equal rewards."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    module("import os\ndef reward(text, row):\n    os.chdir('/')\n    return 1.0\n")
-    assert load_reward("theirs:reward")("", {}) == 1.0
+    module(
+        "import os\n"
+        "def reward(text, prompt):\n"
+        "    os.chdir('/')\n"
+        "    prompt['choices'].append(prompt.pop('answer'))\n"
+        "    prompt['more']['k'] = 2\n"
+        "    return len(prompt['choices'])\n"
+    )
+    row = {"answer": 1, "choices": [2], "more": {"k": np.ones(1)}, "table": np.ones(2)}
+    assert rewarded(row) == [2, 2]
     assert Path.cwd() == tmp_path / "here"
+    assert (row["answer"], row["choices"], row["more"]) == (1, [2], {"k": 1})
+    module("def reward(text, prompt):\n    prompt['table'] += 1\n    return 1\n")
+    with pytest.raises(InputError, match="read-only"):
+        rewarded(row)
 
 
-@pytest.mark.parametrize("case", IMPORTS)
-def test_a_module_that_cannot_be_imported(case, module):
-    text, expected = IMPORTS[case]
+@pytest.mark.parametrize("text", IMPORTS, ids=IMPORTS.values())
+def test_a_module_that_cannot_be_imported(text, module):
     module(text)
-    with pytest.raises(InputError, match=expected) as caught:
+    with pytest.raises(InputError, match=IMPORTS[text]) as caught:
         load_function("theirs:reward", "reward")
     assert str(caught.value).startswith("reward = theirs:reward: ")
-    if case != "no function":
-        assert expected.partition(":")[0] in kept_traceback(str(caught.value))
+    if text:
+        assert IMPORTS[text].partition(":")[0] in kept_traceback(str(caught.value))
 
 
 @pytest.mark.parametrize("line", CALLS)
 def test_a_reward_that_fails(line, module):
     path = module(f"{MUTE}def reward(text, prompt):\n    {line}\n")
-    reward = load_reward("theirs:reward")
     with pytest.raises(InputError) as caught:
-        reward_completions(reward, ["a"], Prompt("q7", "", "", {"id": "q7"}))
+        rewarded()
     message = str(caught.value)
     assert message.startswith(f"reward = theirs:reward ({path}): failed on prompt q7: ")
     assert CALLS[line] in message
     assert "Traceback" in kept_traceback(message)
 
 
-@pytest.mark.parametrize("value", NUMBERS)
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "1e31", "10**300"])
 def test_a_reward_that_cannot_be_measured_with(value, module):
     module(f"def reward(text, prompt):\n    return {value}\n")
-    reward = load_reward("theirs:reward")
     with pytest.raises(InputError, match=r"prompt q7.*(it must be a finite|OverflowErr)"):
-        reward_completions(reward, ["a"], Prompt("q7", "", "", {"id": "q7"}))
-
-
-def test_a_reward_of_other_arguments(module):
-    module("def reward(text):\n    return 1\n")
-    with pytest.raises(InputError, match=r"takes \(text\); write \(text, row\)"):
-        reward_completions(load_reward("theirs:reward"), ["a"], Prompt("q7", "", "", {}))
-
-
-def test_a_reward_cannot_change_its_row(module):
-    """Nor what is in it: equal completions of a prompt have equal rewards."""
-    module(
-        "def reward(text, prompt):\n"
-        "    prompt['choices'].append(prompt.pop('answer'))\n"
-        "    prompt['more']['k'] = 2\n"
-        "    return len(prompt['choices'])\n"
-    )
-    row = {"answer": 1, "choices": [2], "more": {"k": np.ones(1)}, "table": np.ones(2)}
-    prompt = Prompt("q7", "", "", row)
-    assert list(reward_completions(load_reward("theirs:reward"), "ab", prompt)[0]) == [2, 2]
-    assert row["choices"] == [2]
-    assert (row["answer"], row["more"]) == (1, {"k": 1})
-    module("def reward(text, prompt):\n    prompt['table'] += 1\n    return 1\n")
-    with pytest.raises(InputError, match="read-only"):
-        reward_completions(load_reward("theirs:reward"), "ab", prompt)
+        rewarded()
 
 
 def test_the_project_s_own_rewards_are_found_from_anywhere(tmp_path, monkeypatch):
@@ -183,12 +169,9 @@ def test_the_project_s_own_rewards_are_found_from_anywhere(tmp_path, monkeypatch
     assert load_reward("probes.phase.rewards:within_two")("9", {"answer": "7"}) == 1
 
 
-def test_ctrl_c_in_foreign_code_is_ctrl_c():
+def test_ctrl_c_is_ctrl_c_and_a_traceback_may_have_no_place(monkeypatch, tmp_path):
     with pytest.raises(KeyboardInterrupt), guard("theirs"):
         raise KeyboardInterrupt
-
-
-def test_no_place_for_the_traceback(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     expected = "theirs: KeyError: 1; its traceback is in no file"
     with pytest.raises(InputError, match=expected), guard("theirs"):

@@ -1,36 +1,35 @@
-"""Prompts: from a file or a data set, under our names, in their template."""
+"""Prompts: from a file or in memory, under our names, in their template, or one line."""
 
 import json
 
 import datasets
+import pandas as pd
 import pytest
+from fuzzing import CASES
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mse_lab.errors import InputError
-from mse_lab.probe.prompt_templates import FEW_SHOT
-from mse_lab.probe.prompts import load_prompts, read_records, take_prompts
+from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN, TEMPLATES, parse_template
+from mse_lab.probe.prompts import load_prompts, take_prompts
 from mse_lab.probe.rewards import gsm8k
 from mse_lab.probe.schema import Prompts
 from mse_lab.probe.sources import csv_rows
 from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
 
-GSM8K = ROOT.parent / "shared/data/gsm8k"
+NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
+          "extra_info": {"index": 3, "of": {"level": "easy"}}}  # fmt: skip
 
 
 def test_fields_under_our_names_in_the_whole_row(lines):
     row = word_problems("test")[12]
-    prompt = load(source=lines, fields=FIELDS, template="none")[12]
-    assert prompt.text == "test: 12 and 2?"
+    prompts = load(source=lines, fields=FIELDS, template="none")
+    prompt = prompts[12]
+    assert (prompt.text, prompt.id, prompt.category) == ("test: 12 and 2?", "sums-0012", "")
     assert prompt.record == {**row, "id": "sums-0012", "problem": row["question"]}
-    assert prompt.id == "sums-0012"
-    assert prompt.category == ""
-    assert gsm8k("14", prompt.record) == 1
-    assert gsm8k("15", prompt.record) == 0
-
-
-def test_ids_stay_under_a_limit(lines):
-    whole = load(source=lines, fields=FIELDS)
-    assert [prompt.id for prompt in whole] == [f"sums-{index:04d}" for index in range(15)]
-    assert load(source=lines, fields=FIELDS, limit=4) == whole[:4]
+    assert (gsm8k("14", prompt.record), gsm8k("15", prompt.record)) == (1, 0)
+    assert [one.id for one in prompts] == [f"sums-{at:04d}" for at in range(15)]
+    assert load(source=lines, fields=FIELDS, template="none", limit=4) == prompts[:4]
 
 
 def test_other_ids_and_categories(tmp_path):
@@ -40,10 +39,6 @@ def test_other_ids_and_categories(tmp_path):
     first, second = load(source=write_lines(tmp_path / "x.jsonl", rows), fields=fields)
     assert (first.id, first.category) == ("7", "hard")
     assert (second.id, second.category) == ("8", "")
-
-
-NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
-          "extra_info": {"index": 3, "of": {"level": "easy"}}}  # fmt: skip
 
 
 def test_columns_inside_others_go_by_dotted_names(tmp_path):
@@ -59,27 +54,43 @@ def test_columns_inside_others_go_by_dotted_names(tmp_path):
     assert load(source=source, fields=fields, template="none")[0].text == "plain"
 
 
+@given(st.data())
+@CASES
+def test_a_mutated_file_is_read_right_or_refused(tmp_path, data):
+    """Renamed, nested, repeated, cut, other values; right is what json and pandas say."""
+    names = st.sampled_from(["problem", "answer", "id", "q", "category", "a.b"])
+    values = st.sampled_from(
+        ["1", 2, None, "", ["x"], {"b": "3"}, {"text": "4"}, True, 0.5]
+    )
+    rows = data.draw(st.lists(st.dictionaries(names, values, max_size=4), max_size=3))
+    text = "".join(json.dumps({"problem": "p", "answer": 1} | row) + "\n" for row in rows)
+    cut = data.draw(st.sampled_from([0, 0, 0, 1, 7]))
+    path = tmp_path / "p.jsonl"
+    path.write_text(text[: len(text) - cut])
+    fields = {name: data.draw(st.sampled_from([name, "q.text", "a.b", "answer.b"]))
+              for name in ("problem", "answer")}  # fmt: skip
+    try:
+        found = load(source=path, fields=fields, template="none")
+    except InputError:
+        return
+    read = pd.json_normalize([json.loads(line) for line in path.read_text().splitlines()])
+    assert len(found) == len(read)
+    for prompt, (_, row) in zip(found, read.iterrows(), strict=True):
+        assert prompt.text == str(row[fields["problem"]])
+        assert str(prompt.record["answer"]) == str(row[fields["answer"]])
+        assert not isinstance(prompt.record["answer"], dict | list)
+
+
 @pytest.mark.parametrize("name", ["arithmetic-tiny", "arithmetic-worked", "arithmetic"])
 def test_the_prompt_sets_of_this_project_read_as_they_stand(name):
     """Recorded results hold a hash of these records, the order of their keys included."""
     path = ROOT / f"probes/prompts/{name}.jsonl"
     found = load(source=f"probes/prompts/{name}.jsonl", template="few-shot")
     written = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [json.dumps(prompt.record) for prompt in found] == [
-        json.dumps(record) for record in written
-    ]
+    assert [json.dumps(prompt.record) for prompt in found] == [*map(json.dumps, written)]
     for prompt, record in zip(found, written, strict=True):
         assert prompt.text == FEW_SHOT.replace("{problem}", record["problem"])
         assert prompt.category == record["category"]
-
-
-@pytest.mark.parametrize("name", ["id", "category"])
-@pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\u0085b", "a\u2028b", "\0"])
-def test_what_cannot_stand_in_a_line_of_a_table(tmp_path, name, value):
-    row = {"id": 1, "problem": "1", "answer": 1, name: value}
-    expected = rf"p.jsonl, line 1: {name} '.*' holds a control"
-    with pytest.raises(InputError, match=expected):
-        load(source=write_lines(tmp_path / "p.jsonl", [row]))
 
 
 def test_a_csv_s_leading_zeros_stay(tmp_path):
@@ -100,10 +111,11 @@ def test_what_looks_like_nothing_or_a_number_is_text(tmp_path):
     assert [prompt.category for prompt in found] == [*values, "0"]
 
 
-def test_demonstrations_from_another_file(lines, tmp_path):
+def test_demonstrations(lines, tmp_path):
+    """From another file, or the rows behind the measured ones, none measured or twice."""
     train = write_lines(tmp_path / "train.jsonl", word_problems("train", 9))
-    found = load(source=lines, fields=FIELDS, template="word-problem",
-                 shots={"count": 2, "source": str(train)})  # fmt: skip
+    shown = {"fields": FIELDS, "template": "word-problem"}
+    found = load(source=lines, **shown, shots={"count": 2, "source": str(train)})
     assert found[3].text == (
         "Solve the problem step by step. End with a line that holds #### and the final "
         "number.\n\n"
@@ -111,59 +123,135 @@ def test_demonstrations_from_another_file(lines, tmp_path):
         "Problem: train: 1 and 2?\nSolution: It is\n#### 3\n\n"
         "Problem: test: 3 and 2?\nSolution:"
     )
-
-
-def test_no_demonstration_is_measured_itself(lines):
-    """From the same file they are the rows behind the measured ones."""
-    found = load(source=lines, fields=FIELDS, template="word-problem", limit=4,
-                 shots={"count": 2})  # fmt: skip
-    assert "Problem: test: 4 and 2?" in found[0].text
-    assert "Problem: test: 5 and 2?" in found[0].text
+    found = load(source=lines, **shown, limit=4, shots={"count": 2})
     for prompt in found:
+        assert "Problem: test: 4 and 2?" in prompt.text
+        assert "Problem: test: 5 and 2?" in prompt.text
         assert sum(other.record["problem"] in prompt.text for other in found) == 1
-
-
-def test_a_measured_problem_is_known_by_its_words(lines, tmp_path):
-    """Whatever its case and spacing; and no demonstration is shown twice."""
-    rows = [
-        {"question": "TEST:  0 and\n2?", "answer": "leaked #### 2"},
-        *[{"question": "1 or 2?", "answer": "#### 1"}] * 2,
-        {"question": "last", "answer": "#### 0"},
-    ]
-    train = write_lines(tmp_path / "train.jsonl", rows)
-    found = load(source=lines, fields=FIELDS, template="word-problem",
-                 shots={"count": 2, "source": str(train)})  # fmt: skip
+    rows = [{"question": "TEST:  0 and\n2?", "answer": "leaked #### 2"},
+            *[{"question": "1 or 2?", "answer": "#### 1"}] * 2,
+            {"question": "last", "answer": "#### 0"}]  # fmt: skip
+    known = str(write_lines(tmp_path / "train.jsonl", rows))
+    found = load(source=lines, **shown, shots={"count": 2, "source": known})
     assert "leaked" not in found[0].text
     assert found[0].text.count("1 or 2?") == 1
     with pytest.raises(
         InputError, match=r"count = 3: .*train.jsonl has 2 rows that are not"
     ):
-        load(source=lines, fields=FIELDS, template="word-problem",
-             shots={"count": 3, "source": str(train)})  # fmt: skip
+        load(source=lines, **shown, shots={"count": 3, "source": known})
 
 
-def test_nothing_is_left_to_demonstrate(lines):
-    with pytest.raises(
-        InputError, match=r"lower prompts.limit, or set prompts.shots.source"
-    ):
-        load(source=lines, fields=FIELDS, template="word-problem", shots={"count": 1})
+SHOTS = [{"problem": "1 and 1?", "answer": "2"},
+         {"problem": "{answer}", "answer": "{problem}"}]  # fmt: skip
 
 
-@pytest.mark.parametrize("template", ["plain", "few-shot", "none"])
-def test_a_template_without_a_place_for_demonstrations(lines, template):
-    with pytest.raises(InputError, match="has no demonstrations"):
-        load(source=lines, fields=FIELDS, limit=1, template=template, shots={"count": 1})
+def test_templates():
+    """Each shows its problem once; a demonstration that holds a place's name is text."""
+    template = parse_template(
+        "Solve.\n\n{shots}\nQ: {problem}\nA: {answer}\n\n{/shots}\nQ: {problem}\nA:", "t"
+    )
+    assert template.render("5?", SHOTS) == (
+        "Solve.\n\nQ: 1 and 1?\nA: 2\n\nQ: {answer}\nA: {problem}\n\nQ: 5?\nA:"
+    )
+    assert template.render("{answer} {shots}") == "Solve.\n\nQ: {answer} {shots}\nA:"
+    assert parse_template(PLAIN, "plain").render("1 + 1 =") == (
+        "Solve the arithmetic problem. Return ONLY the final integer.\n1 + 1 ="
+    )
+    for name in TEMPLATES:
+        template = parse_template(TEMPLATES[name], name)
+        text = template.render("the problem {problem}", SHOTS[:1] if template.shot else [])
+        assert text.count("the problem {problem}") == 1
+        assert ("1 and 1?" in text) == bool(template.shot)
+        assert not any(mark in text for mark in ("{shots}", "{/shots}", "{answer}"))
 
 
-def test_a_run_on_a_data_set(write_probe, splits, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("no place", "no {problem}"),
+        ("{shots}{problem}{answer}{/shots}", "no {problem}"),
+        (
+            "{shots}{problem}{/shots}{problem}",
+            "a demonstration needs {problem} and {answer}",
+        ),
+        ("{shots}{problem}", "must occur once each"),
+        ("{/shots}{problem}{shots}", "must occur once each"),
+        ("{shots}{problem}{answer}{/shots}" * 2 + "{problem}", "must occur once each"),
+    ],
+)
+def test_a_broken_template(text, line, tmp_path, lines):
+    (tmp_path / "mine.txt").write_text(text)
+    with pytest.raises(InputError) as caught:
+        load(source=lines, fields=FIELDS, template=str(tmp_path / "mine.txt"))
+    assert str(caught.value).startswith("prompts.template = ")
+    assert line in str(caught.value)
+
+
+ONE = {"problem": 1, "answer": 1}
+FIVE = {"fields": FIELDS, "limit": 1, "template": "boxed"}
+BAD = {
+    "no id": ([{"id": 1, **ONE}, {"id": "", **ONE}], {}, "line 2: id is missing or empty"),
+    "named id missing": (
+        [ONE], {"fields": {"id": "uid"}},
+        "line 1: uid is missing or empty; fill it in, or set prompts.fields.id to one of "
+        "problem, answer",
+    ),
+    "unmapped": (
+        word_problems("test"), {},
+        "line 1: problem is missing or empty; fill it in, or set prompts.fields.problem to "
+        "one of question, answer",
+    ),
+    "no category": ([ONE], {"fields": {"category": "level"}}, "line 1: has no level; set"),
+    "an id twice": ([{"id": 1, **ONE}] * 2, {}, "line 2: id 1 occurs twice; make the ids"),
+    "a mapping as the answer": (
+        [NESTED], {"fields": {"problem": "q.text", "answer": "reward_model"}},
+        "a mapping, which is no answer; set prompts.fields.answer to one of q.text, "
+        "reward_model.ground_truth, reward_model.style",
+    ),
+    "a list as the answer": (
+        [NESTED], {"fields": {"problem": "q.text", "answer": "reward_model.style"}},
+        "reward_model.style = ['rule']: a list, which is no answer",
+    ),
+    "nothing inside": (
+        [NESTED], {"fields": {"problem": "q.text.more", "answer": "q.text"}},
+        "line 1: q.text.more is missing or empty",
+    ),
+    "split of a file": (
+        word_problems("test"), {"fields": FIELDS, "split": "train"}, "prompts.split = trai",
+    ),
+    "split of the same file": (
+        word_problems("test"), {**FIVE, "shots": {"count": 1, "split": "train"}},
+        "prompts.shots.split = train: ",
+    ),
+    "nothing left to demonstrate": (
+        word_problems("test"), {**FIVE, "limit": None, "shots": {"count": 1}},
+        "lower prompts.limit, or set prompts.shots.source",
+    ),
+    **{f"demonstrations in {name}": (
+        word_problems("test"), {**FIVE, "template": name, "shots": {"count": 1}},
+        "has no demonstrations",
+    ) for name in ("plain", "few-shot", "none")},
+    **{f"{value!r} as {name}": (
+        [{"id": 1, **ONE, name: f"a{value}b"}], {}, "holds a control character, a line",
+    ) for name in ("id", "category") for value in "\r\n\x85\u2028\0"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_prompt_set(case, tmp_path):
+    rows, values, line = BAD[case]
+    with pytest.raises(InputError) as caught:
+        load(source=write_lines(tmp_path / "p.jsonl", rows), **values)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_on_a_data_set(write_probe, tmp_path):
     """Its config.yaml, with every default spelt out, gives the same bytes again."""
     import run_mse
 
-    folder = tmp_path / "digits"
-    folder.mkdir()
-    rows = [
-        {"question": text, "answer": f"#### {text[-1]}"} for text in ("1 2", "3", "2 2")
-    ]
+    (folder := tmp_path / "digits").mkdir()
+    rows = [{"question": one, "answer": f"#### {one[-1]}"} for one in ("1 2", "3", "2 2")]
     datasets.Dataset.from_list(rows).to_parquet(folder / "test.parquet")
     prompts = {"source": str(folder), "fields": FIELDS, "template": "none", "limit": 2}
     path = write_probe(prompts=prompts, reward="gsm8k")
@@ -171,106 +259,21 @@ def test_a_run_on_a_data_set(write_probe, splits, tmp_path, capsys):
     again = tmp_path / "a/small/config.yaml"
     assert run_mse.main(["run", str(again), "--out", str(tmp_path / "b")]) == 0
     for name in ("mse.csv", "prompts.csv"):
-        first = (tmp_path / f"a/small/{name}").read_text()
-        assert (tmp_path / f"b/config/{name}").read_text() == first.replace(
-            "small", "config"
-        )
+        first = (tmp_path / f"a/small/{name}").read_text().replace("small", "config")
+        assert (tmp_path / f"b/config/{name}").read_text() == first
     assert "digits-0001" in first
 
 
-BAD = {
-    "no id": (
-        [{"id": 1, "problem": 1, "answer": 1}, {"id": "", "problem": 2, "answer": 2}],
-        {},
-        "line 2: id is missing or empty",
-    ),
-    "named id missing": (
-        [{"problem": 1, "answer": 1}],
-        {"fields": {"id": "uid"}},
-        "line 1: uid is missing or empty; fill it in, or set prompts.fields.id to one of "
-        "problem, answer",
-    ),
-    "unmapped": (
-        word_problems("test"),
-        {},
-        "line 1: problem is missing or empty; fill it in, or set prompts.fields.problem to "
-        "one of question, answer",
-    ),
-    "no category": (
-        [{"problem": 1, "answer": 1}],
-        {"fields": {"category": "level"}},
-        "line 1: has no level; set prompts.fields.category",
-    ),
-    "a mapping as the answer": (
-        [NESTED],
-        {"fields": {"problem": "q.text", "answer": "reward_model"}},
-        "a mapping, which is no answer; set prompts.fields.answer to one of q.text, "
-        "reward_model.ground_truth, reward_model.style",
-    ),
-    "a list as the answer": (
-        [NESTED],
-        {"fields": {"problem": "q.text", "answer": "reward_model.style"}},
-        "reward_model.style = ['rule']: a list, which is no answer",
-    ),
-    "nothing inside": (
-        [NESTED],
-        {"fields": {"problem": "q.text.more", "answer": "reward_model.ground_truth"}},
-        "line 1: q.text.more is missing or empty",
-    ),
-    "split of a file": (
-        word_problems("test"),
-        {"fields": FIELDS, "split": "train"},
-        "prompts.split = train: ",
-    ),
-    "split of the same file": (
-        word_problems("test"),
-        {"fields": FIELDS, "limit": 1, "template": "boxed",
-         "shots": {"count": 1, "split": "train"}},
-        "prompts.shots.split = train: ",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_prompt_set(case, tmp_path):
-    rows, values, message = BAD[case]
-    with pytest.raises(InputError) as caught:
-        load(source=write_lines(tmp_path / "p.jsonl", rows), **values)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.skipif(not GSM8K.is_dir(), reason="GSM8K's own files are not at hand")
-def test_gsm8k():
-    """Every reference states a number, and no other problem's reference is right."""
-    prompts = load(
-        source=GSM8K / "test.jsonl",
-        fields=FIELDS,
-        template="word-problem",
-        shots={"count": 4, "source": str(GSM8K / "train-first300.jsonl")},
-    )
-    assert len(prompts) == 1319
-    assert (prompts[0].id, prompts[-1].id) == ("test-0000", "test-1318")
-    assert prompts[0].text.count("####") == 5
-    assert prompts[0].text.endswith("farmers' market?\nSolution:")
-    assert all(gsm8k(prompt.record["answer"], prompt.record) for prompt in prompts)
-    assert gsm8k("#### 18", prompts[0].record) == 1
-    assert gsm8k("#### 3", prompts[0].record) == 0
-    config = Prompts(source=str(GSM8K / "test.jsonl"), fields=FIELDS, limit=5)
-    assert read_records(config, ROOT) == [prompt.record for prompt in prompts[:5]]
-
-
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
-ROWS = [{"prompt": "1 + 1", "answer": 2}, {"prompt": CHAT, "answer": 2}]
 
 
 def test_rows_of_a_trainer_are_prompts_in_a_file_and_in_memory(tmp_path):
-    write_lines(tmp_path / "rows.jsonl", ROWS)
-    config = Prompts(source=str(tmp_path / "rows.jsonl"), template="none", chat=True)
-    read, taken = load_prompts(config, ROOT), take_prompts(ROWS, config, answered=True)
-    assert [one.turns for one in read] == [CHAT[1:], CHAT]
-    assert [one.turns for one in taken] == [CHAT[1:], CHAT]
-    assert read[1].text == "1 + 1"
+    rows = [{"prompt": "1 + 1", "answer": 2}, {"prompt": CHAT, "answer": 2}]
+    source = str(write_lines(tmp_path / "rows.jsonl", rows))
+    config = Prompts(source=source, template="none", chat=True)
+    for found in (load_prompts(config, ROOT), take_prompts(rows, config, answered=True)):
+        assert [one.turns for one in found] == [CHAT[1:], CHAT]
+        assert found[1].text == "1 + 1"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
-"""Rewards: what each takes for the answer, and what it must not."""
+"""Built-in rewards: what each takes for the answer, what it must not; and mathematics."""
 
+import sys
+import threading
 from decimal import Decimal
+from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mse_lab.errors import InputError
+from mse_lab.probe import mathematics as comparisons
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import (
     exact,
@@ -19,115 +22,69 @@ from mse_lab.probe.rewards import (
     try_reward,
 )
 
-# Completion, reference answer, reward.
-INTEGER = [
-    ("165", 165, 1),
-    ("The answer is 165.", "165", 1),
-    ("11 * 15 = 165", 165, 1),
-    ("-41", -41, 1),
-    ("+7", 7, 1),
-    ("1,024", "1024", 1),
-    ("1024", "1,024", 1),
-    ("007", 7, 1),
-    ("-0", 0, 1),
-    ("41", -41, 0),
-    ("165 or 166", 165, 0),
-    # The contract's definition to the letter: a minus after a digit is a sign.
-    ("10-15", -15, 1),
-    ("10-15", 15, 0),
-    ("16.5", 5, 1),
-    ("", 0, 0),
-    ("none", 0, 0),
-    ("9" * 5000, 9, 0),
-    ("0" * 5000 + "9", 9, 1),
-]
-
-GSM8K = [
-    ("#### 18", "9 * 2 = 18\n#### 18", 1),
-    ("####18", "#### 18", 1),
-    ("She makes $18.00.", "#### 18", 1),
-    ("so 18", 18, 1),
-    ("so 18", "18.", 1),
-    ("#### $1,024", "#### 1024", 1),
-    ("1024", "#### 1,024", 1),
-    ("#### -5", "#### -5", 1),
-    ("-$5", "#### -5", 1),
-    ("$-5", -5, 1),
-    ("a loss of \u22125 dollars", -5, 1),
-    ("#### **18**", 18, 1),
-    (r"#### $\boxed{18}$", 18, 1),
-    (r"costs \$18.90", "18.9", 1),
-    ("0.5", ".5", 1),
-    ("50%", 50, 1),
-    ("between 10-15", 15, 1),
-    ("- 18 eggs", 18, 1),
-    ("#### 18\n\nProblem: 2 + 3\nSolution: #### 5", 18, 1),
-    ("#### Step 1\nadd\n#### 18", 18, 1),
-    # What must not count.
-    ("#### 18\n\nProblem: 2 + 3\nSolution: #### 5", 5, 0),
-    ("#### 17, not 18", 18, 0),
-    ("18, then 19", 18, 0),
-    ("18.5", 18, 0),
-    ("-18", 18, 0),
-    ("1818", 18, 0),
-    ("18 is near 10-15", -15, 0),
-    ("####", 18, 0),
-    ("", 18, 0),
-    ("eighteen", 18, 0),
-    ("9" * 5000, 18, 0),
-    ("####" + " " * 200_000, 18, 0),
-    (f"-{10**28 + 1}", -(10**28), 0),
-]
-
-MATH = [
-    (r"so \boxed{\frac{1}{2}}", r"\frac{1}{2}", 1),
-    (r"so \boxed{\frac12}", "0.5", 1),
-    ("the answer is 0.5", r"\frac{1}{2}", 1),
-    (r"\boxed{11\sqrt2}", r"11\sqrt{2}", 1),
-    (r"$x^2 + 2x + 1$", "(x+1)^2", 1),
-    (r"\boxed{(C)}", r"\text{(C)}", 1),
-    (r"\boxed{\{2, 1\}}", r"\{1, 2\}", 1),
-    (r"\boxed{(-\infty, 0) \cup (1, 2]}", r"(-\infty,0)\cup(1,2]", 1),
-    ("5", "x = 5", 1),
-    ("The answer is 18.", "9 * 2 = 18\n#### 18", 1),
-    (r"\boxed{7}", r"Since 3 + 4 = 7, it is $\boxed{7}$.", 1),
-    # What must not count: a bare reference read as its first number, for one.
-    ("11", r"11\sqrt{2}", 0),
-    (r"\boxed{\frac13}", "0.3", 0),
-    (r"\boxed{x}", "y", 0),
-    (r"\boxed{(1, 2)}", "(2, 1)", 0),
-    (r"\boxed{", "5", 0),
-    (r"\frac{" * 500, "5", 0),
-    ("(" * 500, "5", 0),
-    ("no idea", "5", 0),
-    ("", "5", 0),
-]
+LONG = 5000 * "9"
+# Reward -> reference answer -> completions that are right, and those that are not.
+JUDGED = {
+    integer: {
+        165: (["165", "The answer is 165.", "11 * 15 = 165"], ["165 or 166", "", "none"]),
+        "165": (["165"], ["-165"]),
+        -41: (["-41"], ["41"]),
+        7: (["+7", "007"], ["7.5"]),
+        "1,024": (["1024", "1,024"], ["1.024"]),
+        1024: (["1,024"], []),
+        0: (["-0"], []),
+        # The contract's definition to the letter: a minus after a digit is a sign.
+        -15: (["10-15"], []),
+        15: ([], ["10-15"]),
+        5: (["16.5"], []),
+        9: (["0" * 5000 + "9"], [LONG]),
+    },
+    gsm8k: {
+        "9 * 2 = 18\n#### 18": (["#### 18", "####18", "She has $18.00.", "- 18 eggs"], []),
+        "18.": (["so 18", "#### **18**", r"#### $\boxed{18}$", "#### Step 1\nadd\n#### 18"],
+                ["#### 17, not 18", "18, then 19", "18.5", "-18", "1818", "####", "", LONG,
+                 "eighteen", "####" + " " * 200_000]),
+        "#### 1,024": (["1024", "#### $1,024"], []),
+        "#### -5": (["#### -5", "-$5", "$-5", "a loss of \u22125 dollars"], ["5"]),
+        "18.9": ([r"costs \$18.90"], []),
+        ".5": (["0.5"], []),
+        50: (["50%"], []),
+        15: (["between 10-15"], []),
+        -15: ([], ["18 is near 10-15"]),
+        # The first mark counts: a model that does not stop goes on with other problems.
+        18: (["#### 18\n\nProblem: 2 + 3\nSolution: #### 5"], []),
+        5: ([], ["#### 18\n\nProblem: 2 + 3\nSolution: #### 5"]),
+        -(10**28): ([], [f"-{10**28 + 1}"]),
+    },
+    mathematics: {
+        r"\frac{1}{2}": ([r"so \boxed{\frac{1}{2}}", "the answer is 0.5"], []),
+        "0.5": ([r"so \boxed{\frac12}"], []),
+        r"11\sqrt{2}": ([r"\boxed{11\sqrt2}"], ["11"]),
+        "(x+1)^2": ([r"$x^2 + 2x + 1$"], []),
+        r"\text{(C)}": ([r"\boxed{(C)}"], []),
+        r"\{1, 2\}": ([r"\boxed{\{2, 1\}}"], []),
+        r"(-\infty,0)\cup(1,2]": ([r"\boxed{(-\infty, 0) \cup (1, 2]}"], []),
+        "x = 5": (["5"], []),
+        "9 * 2 = 18\n#### 18": (["The answer is 18."], []),
+        r"Since 3 + 4 = 7, it is $\boxed{7}$.": ([r"\boxed{7}"], ["3"]),
+        "0.3": ([], [r"\boxed{\frac13}"]),
+        "y": ([], [r"\boxed{x}"]),
+        "(2, 1)": ([], [r"\boxed{(1, 2)}"]),
+        "5": ([], [r"\boxed{", r"\frac{" * 500, "(" * 500, "no idea", ""]),
+    },
+    exact: {"a b": ([" a b\n"], ["a  b", "A b"])},
+}  # fmt: skip
 
 
-def tabulated(table):
-    return pytest.mark.parametrize(
-        ("text", "answer", "expected"), table, ids=lambda value: repr(value)[:30]
-    )
-
-
-@tabulated(INTEGER)
-def test_integer(text, answer, expected):
-    assert integer(text, {"answer": answer}) == expected
-
-
-@tabulated(GSM8K)
-def test_gsm8k(text, answer, expected):
-    assert gsm8k(text, {"answer": answer}) == expected
-
-
-@tabulated(MATH)
-def test_mathematics(text, answer, expected):
-    assert mathematics(text, {"answer": answer}) == expected
-
-
-def test_exact():
-    assert exact(" a b\n", {"answer": "a b"}) == 1
-    assert exact("a  b", {"answer": "a b"}) == 0
+@pytest.mark.parametrize(
+    ("reward", "answer"),
+    [(reward, answer) for reward, judged in JUDGED.items() for answer in judged],
+    ids=lambda value: getattr(value, "__name__", repr(value)[:30]),
+)
+def test_what_is_right_and_what_is_not(reward, answer):
+    right, wrong = JUDGED[reward][answer]
+    given_rewards = {text[:40]: reward(text, {"answer": answer}) for text in right + wrong}
+    assert given_rewards == {text[:40]: float(text in right) for text in right + wrong}
 
 
 @given(st.integers(), st.text(alphabet="abc .\n"))
@@ -140,11 +97,10 @@ def test_an_integer_is_found_however_it_is_written(number, words):
         assert gsm8k(text, {"answer": number + 1}) == 0
 
 
-@given(
-    st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-(10**9),
-                max_value=10**9),
-    st.integers(),
-)  # fmt: skip
+PRICES = st.decimals(min_value=-(10**9), max_value=10**9, places=2)
+
+
+@given(PRICES, st.integers())
 def test_a_price_is_found_however_it_is_written(price, other):
     """18.50 is 18.5, with or without a dollar sign, whatever numbers came before."""
     reference = {"answer": f"{other} and so\n#### {price:,}"}
@@ -156,28 +112,17 @@ def test_a_price_is_found_however_it_is_written(price, other):
     assert gsm8k(f"{price + Decimal('0.01')}", reference) == 0
 
 
+def prompts(*answers):
+    return [Prompt(f"q{at}", "", "", {"answer": one}) for at, one in enumerate(answers)]
+
+
 @pytest.mark.parametrize("answer", ["", "one", "it costs 5 for 3", "#### none", None])
 @pytest.mark.parametrize("name", ["gsm8k", "integer"])
-def test_a_reference_without_its_number_is_refused(name, answer):
-    """Not a reward of 0 for every completion."""
-    prompt = Prompt(id="q7", text="", category="", record={"answer": answer})
-    with pytest.raises(InputError, match="failed on prompt q7"):
-        try_reward(load_reward(name), [prompt])
-
-
-def test_a_reference_without_mathematics_is_refused():
-    with pytest.raises(ValueError, match="no mathematics"):
-        mathematics("5", {"answer": r"$ $"})
-
-
-def test_every_prompt_is_tried_before_the_run():
-    prompts = [
-        Prompt(id=f"q{index}", text="", category="", record={"answer": answer})
-        for index, answer in enumerate(["1", "2", "three"])
-    ]
-    try_reward(load_reward("integer"), prompts[:2])
+def test_a_reference_without_its_number_is_refused_before_the_run(name, answer):
+    """Not a reward of 0 for every completion; every prompt is tried."""
+    try_reward(load_reward(name), prompts("1", "2"))
     with pytest.raises(InputError, match="failed on prompt q2: ValueError"):
-        try_reward(load_reward("integer"), prompts)
+        try_reward(load_reward(name), prompts("1", "2", answer))
 
 
 @pytest.mark.parametrize(
@@ -196,25 +141,43 @@ def test_no_such_reward(name, message):
         load_reward(name)
 
 
-def counts_letters(text, prompt):
-    counts_letters.calls += 1
-    return len(text) * prompt["weight"]
+def test_a_comparison_without_end_is_given_up(monkeypatch):
+    """9^9^9^9 has more digits than there is memory for."""
+    monkeypatch.setattr(comparisons, "SECONDS", 0.5)
+    (prompt,) = prompts("5")
+    texts = ["9^9^9^9", "5", "9^9^9^9", r"\boxed{1000000000!}"]
+    found = reward_completions(mathematics, texts, prompt)
+    assert (found.values_N.tolist(), found.given_up) == ([0, 1, 0, 0], 3)
+    with pytest.raises(InputError, match="prompt q0: math-verify takes too long"):
+        try_reward(mathematics, prompts("1000000000!"))
 
 
-counts_letters.calls = 0
-WEIGHTED = Prompt(id="q7", text="", category="", record={"id": "q7", "weight": 0.5})
-
-
-def test_a_reward_of_ones_own(tmp_path, monkeypatch):
-    (tmp_path / "letters.py").write_text(
-        "def reward(text, prompt):\n    return len(text) * prompt['weight']\n"
+def test_an_answer_that_nobody_waits_for_is_not_the_next_one_s(monkeypatch):
+    """Ctrl-C while math-verify is at work, in a program that goes on; or in a thread."""
+    comparisons._process()
+    with monkeypatch.context() as patch:
+        patch.setattr(comparisons, "_read", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            comparisons.are_equal("6", "5")
+    assert mathematics("5", {"answer": "5"}) == 1
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(mathematics("5", {"answer": "5"}))
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    found, _ = reward_completions(load_reward("letters:reward"), ["a", "", "abc"], WEIGHTED)
-    np.testing.assert_array_equal(found, [0.5, 0, 1.5])
+    thread.start()
+    thread.join()
+    assert found == [1.0]
 
 
-def test_equal_texts_are_rewarded_once():
-    found, _ = reward_completions(counts_letters, ["ab", "a", "ab"], WEIGHTED)
-    np.testing.assert_array_equal(found, [1, 0.5, 1])
-    assert counts_letters.calls == 2
+def test_a_library_that_does_not_start_or_is_missing(monkeypatch):
+    """It is not taken for comparisons that are all given up."""
+    with pytest.raises(ValueError, match="no mathematics"):
+        mathematics("5", {"answer": r"$ $"})
+    comparisons._end(comparisons._process())
+    comparisons._process.cache_clear()
+    monkeypatch.setattr(comparisons, "_START", "import no_such_module")
+    with pytest.raises(InputError, match="math-verify does not start"):
+        mathematics("5", {"answer": "5"})
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    with pytest.raises(InputError, match=r"pip install '\.\[math\]' in"):
+        load_reward("math")

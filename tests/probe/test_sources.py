@@ -10,39 +10,31 @@ import datasets
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.probe.hub import Repository
 from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
-from served_hub import COMMIT, ServedHub
+from served_hub import COMMIT, ModelHub, ServedHub
 
 
-def test_lines_are_ended_by_line_feeds_alone(tmp_path):
+def test_lines_end_in_line_feeds_or_carriage_returns_alone(tmp_path):
     """U+2028 may stand in a text; a byte order mark and CR LF do no harm."""
     path = tmp_path / "p.jsonl"
     text = '{"id": 1, "problem": "a\u2028b", "answer": 1}\r\n\r\n{"id": 2, "problem": "c"'
     path.write_bytes(b"\xef\xbb\xbf" + f'{text}, "answer": 2}}\r\n'.encode())
-    assert [prompt.text for prompt in load(source=path, template="none")] == [
-        "a\u2028b",
-        "c",
-    ]
-
-
-def test_carriage_returns_end_lines_too(tmp_path):
+    found = load(source=path, template="none")
+    assert [prompt.text for prompt in found] == ["a\u2028b", "c"]
     row = '{"id": %d, "problem": "1", "answer": 1}'
-    path = tmp_path / "p.jsonl"
     path.write_bytes("\r".join([row % 1, row % 2]).encode())
     assert [prompt.id for prompt in load(source=path)] == ["1", "2"]
 
 
-@pytest.mark.parametrize("name", ["a--b/c", "a/b.git", "-a/b"])
-def test_no_name_for_the_hub(name):
-    with pytest.raises(InputError, match="and not a valid Hub name"):
-        load(source=name)
-
-
 @pytest.mark.parametrize("source", ["none.jsonl", "folder/none.jsonl", "a/b/c", "gsm8k"])
 def test_no_such_source(source):
-    """A misspelt path is not looked for on the Hub."""
+    """A misspelt path is not looked for on the Hub, nor what is no name there."""
     with pytest.raises(InputError, match=f"prompts.source = {source}: no such file"):
         load(source=source)
+    for name in ("a--b/c", "a/b.git", "-a/b"):
+        with pytest.raises(InputError, match="and not a valid Hub name"):
+            load(source=name)
 
 
 def as_lines(folder, splits):
@@ -62,8 +54,7 @@ def as_saved(folder, splits):
 @pytest.mark.parametrize("write", [as_lines, as_parquet, as_saved])
 def test_a_local_folder(write, splits, tmp_path, lines):
     """The test split by default, the demonstrations from the training split."""
-    folder = tmp_path / "sums"
-    folder.mkdir()
+    (folder := tmp_path / "sums").mkdir()
     write(folder, splits)
     values = {"fields": FIELDS, "template": "word-problem"}
     train = write_lines(tmp_path / "train.jsonl", word_problems("train", 5))
@@ -73,17 +64,13 @@ def test_a_local_folder(write, splits, tmp_path, lines):
     assert len(load(source=folder, **values, split="train")) == 5
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_a_local_file(suffix, splits, tmp_path, lines):
-    path = tmp_path / f"sums.{suffix}"
-    getattr(splits["test"], f"to_{suffix}")(path)
-    assert load(source=path, fields=FIELDS) == load(source=lines, fields=FIELDS)
-
-
-def test_a_csv_needs_no_further_library(tmp_path, monkeypatch):
-    """An empty cell is none, and makes no whole number a fraction; NA is a text."""
+def test_a_local_file(splits, tmp_path, lines, monkeypatch):
+    """A CSV without a further library: an empty cell is none, NA is a text."""
+    for suffix in ("parquet", "csv"):
+        path = tmp_path / f"sums.{suffix}"
+        getattr(splits["test"], f"to_{suffix}")(path)
+        assert load(source=path, fields=FIELDS) == load(source=lines, fields=FIELDS)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    path = tmp_path / "sums.csv"
     path.write_text('problem,answer,level\n"1, 2",NA,3\n2,1,\n')
     one, other = (prompt.record for prompt in load(source=path))
     assert (one["problem"], one["answer"], repr(one["level"])) == ("1, 2", "NA", "3")
@@ -94,19 +81,30 @@ def test_a_csv_needs_no_further_library(tmp_path, monkeypatch):
     path.write_text("problem,answer,answer\n1,2,3\n")
     with pytest.raises(InputError, match=r"sums.csv: two columns are named answer; rename"):
         load(source=path)
+    with pytest.raises(InputError, match=r"openai/gsm8k: .*pip install '\.\[data\]' in"):
+        load(source="openai/gsm8k")
+
+
+def readme_of(**files):
+    """The README of a data set whose subsets have splits in files: split -> path."""
+    configs = [
+        f"- config_name: {subset}\n  data_files:\n"
+        + "".join(
+            f"  - split: {split}\n    path: {path}\n" for split, path in paths.items()
+        )
+        for subset, paths in files.items()
+    ]
+    return f"---\nconfigs:\n{''.join(configs)}---\n"
 
 
 def write_repository(folder, splits):
     """Two subsets, as the Hub holds GSM8K."""
-    configs = []
-    for subset in ("main", "socratic"):
+    subsets = ("main", "socratic")
+    for subset in subsets:
         (folder / subset).mkdir(parents=True)
         as_parquet(folder / subset, splits)
-        files = "".join(
-            f"  - split: {split}\n    path: {subset}/{split}-*\n" for split in splits
-        )
-        configs.append(f"- config_name: {subset}\n  data_files:\n{files}")
-    (folder / "README.md").write_text(f"---\nconfigs:\n{''.join(configs)}---\n")
+    files = {one: {split: f"{one}/{split}-*" for split in splits} for one in subsets}
+    (folder / "README.md").write_text(readme_of(**files))
     return folder
 
 
@@ -114,33 +112,27 @@ def write_repository(folder, splits):
 def test_a_readme_names_no_file_of_somebody_else(place, tmp_path):
     (tmp_path / "theirs.jsonl").write_text('{"problem": "secret", "answer": 1}\n')
     (tmp_path / "set").mkdir()
-    files = f"  - split: test\n    path: {place.format(folder=tmp_path)}\n"
-    readme = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
+    readme = readme_of(default={"test": place.format(folder=tmp_path)})
     (tmp_path / "set/README.md").write_text(readme)
     with pytest.raises(InputError, match=r"its README names .*theirs\.jsonl, outside"):
         load(source=tmp_path / "set")
 
 
-BAD_DATA = {
-    "no subset": ({}, "Config name is missing"),
-    "wrong subset": ({"subset": "min"}, "Available: ['main', 'socratic']"),
-    "wrong split": (
-        {"subset": "main", "split": "dev"},
-        "Should be one of ['train', 'test']",
-    ),
-    "local revision": ({"subset": "main", "revision": "main"}, "prompts.revision = main"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_DATA)
-def test_a_bad_data_set(case, splits, tmp_path):
-    changes, message = BAD_DATA[case]
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "Config name is missing"),
+        ({"subset": "min"}, "Available: ['main', 'socratic']"),
+        ({"subset": "main", "split": "dev"}, "Should be one of ['train', 'test']"),
+        ({"subset": "main", "revision": "main"}, "prompts.revision = main"),
+    ],
+)
+def test_a_bad_data_set(changes, message, splits, tmp_path):
     folder = write_repository(tmp_path / "sums", splits)
     assert len(load(source=folder, fields=FIELDS, subset="main")) == 15
     with pytest.raises(InputError) as caught:
         load(source=folder, fields=FIELDS, **changes)
     assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_values_that_json_lacks(tmp_path):
@@ -172,16 +164,10 @@ for values in json.loads(sys.argv[1]):
 @pytest.fixture
 def read_hub(tmp_path):
     """Return a function that reads owner/sums in a process with a Hub cache of its own."""
+    prompts = {"source": "owner/sums", "subset": "main", "fields": FIELDS,
+               "template": "word-problem", "shots": {"count": 1}, "limit": 3}  # fmt: skip
 
     def read(environment, *changes):
-        prompts = {
-            "source": "owner/sums",
-            "subset": "main",
-            "fields": FIELDS,
-            "template": "word-problem",
-            "shots": {"count": 1},
-            "limit": 3,
-        }
         done = subprocess.run(
             [sys.executable, "-c", READ, json.dumps([prompts | one for one in changes])],
             env={**os.environ, "HF_HOME": str(tmp_path / ".cache")} | environment,
@@ -195,8 +181,10 @@ def read_hub(tmp_path):
 def test_a_data_set_of_the_hub(splits, tmp_path, read_hub, lines):
     """Fetched once; then found without a network, at its revision and at no other."""
     train = write_lines(tmp_path / "train.jsonl", word_problems("train", 5))
-    expected = load(source=lines, fields=FIELDS, template="word-problem", limit=3,
-                    shots={"count": 1, "source": str(train)})  # fmt: skip
+    shots = {"count": 1, "source": str(train)}
+    expected = load(
+        source=lines, fields=FIELDS, template="word-problem", limit=3, shots=shots
+    )
     pinned, other = {"revision": COMMIT}, {"revision": "f" * 40}
     served = ServedHub("owner/sums", write_repository(tmp_path / "repository", splits))
     with served as hub:
@@ -218,9 +206,26 @@ def test_a_data_set_of_the_hub(splits, tmp_path, read_hub, lines):
         )
 
 
-def test_the_library_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"pip install '\.\[data\]' in") as caught:
-        load(source="openai/gsm8k")
-    assert "prompts.source = openai/gsm8k" in str(caught.value)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("name", "revision", "expected"),
+    [
+        ("guarded/model", None, ["(GatedRepoError)", "hf auth login"]),
+        ("nobody/model", None, ["(RepositoryNotFoundError); check name"]),
+        ("tiny/model", "v9", ["at revision v9 (RevisionNotFoundError)", "/tiny/model;"]),
+        ("empty/model", None, ["the Hub has no config.json of it"]),
+        ("broken/model", None, ["503", "try again later"]),
+        ("a--b/c", None, ["not a valid Hub name"]),
+    ],
+)
+def test_what_the_hub_refuses_is_one_line(name, revision, expected, monkeypatch, tmp_path):
+    with ModelHub(monkeypatch, tmp_path / "cache", tmp_path):
+        with pytest.raises(InputError) as refused:
+            Repository("model.path", name, revision).ask("config.json")
+        data = Repository("prompts.source", "empty/set", None, "dataset")
+        assert data.ask("x") == ""  # One without a README can be fetched.
+    message = str(refused.value)
+    assert message.startswith(f"model.path = {name}: ")
+    assert all(part in message for part in expected), message
+    data = Repository("prompts.source", "owner/name", "v1", "dataset")
+    assert data.download == "hf download owner/name --repo-type dataset --revision v1"
+    assert Repository("model.path", "owner/name").download == "hf download owner/name"
