@@ -11,9 +11,7 @@ from itertools import product
 import numpy as np
 
 from mse_lab.answers import statements as s
-from mse_lab.probe.probe_files import dump_probe, parse_probe
-from mse_lab.results.folder import ResultsFolder
-from simulated import DIMENSIONS, Design, analysed, write_tables
+from simulated import DIMENSIONS, Design, analysed
 
 SIZES = (4, 8, 16, 32, 64)
 LEVEL, PROMPTS = 0.99, 60
@@ -154,17 +152,3 @@ def wholes(claims):
 def take(design, prompts):
     parts = (design.probability_PC, design.score_PCD, design.reward_PC)
     return Design(*(part[:prompts] for part in parts))
-
-
-def write_run(folder, kind, seed):
-    """Write what a run of a design would leave."""
-    results = ResultsFolder(folder)
-    evidence = draw(kind, seed, (4, 8))
-    values = {"model": {"path": "x"}, "prompts": {"source": "x"}, "group_sizes": [4, 8],
-              "pool": {"reference": 1024, "replicate": 32}, "estimators": ["grpo"],
-              "interval": {"level": LEVEL}}  # fmt: skip
-    results.file(".").mkdir(parents=True)
-    results.file("config.yaml").write_text(dump_probe(parse_probe(values, "test")))
-    results.write("pools.npz", vars(evidence.pools))
-    write_tables(results, kind, PROMPTS)
-    return folder

@@ -4,16 +4,22 @@ from dataclasses import replace
 
 import pandas as pd
 
-from claimed_runs import draw, write_run
+from claimed_runs import draw
 from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.answers.statements import ON_AVERAGE, ORDER
 from mse_lab.formatting import with_interval
 from mse_lab.report.claims_report import OUTSIDE, SHORT, claims_screen, write_claims
+from written_runs import write_run
 
 
 def test_the_file_of_a_run(tmp_path):
-    folders = [write_run(tmp_path / kind, kind, 1) for kind in ("quiet", "small")]
+    kinds = ("quiet", "small")
+    pools = [draw(kind, sizes=(4, 8)).pools for kind in kinds]
+    folders = [
+        write_run(tmp_path / kind, one, kind, [4, 8])
+        for kind, one in zip(kinds, pools, strict=True)
+    ]
     runs = [read_run(folder) for folder in folders]
     written = []
     for _ in range(2):
