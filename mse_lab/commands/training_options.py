@@ -11,7 +11,7 @@ from mse_lab.commands.command_line import Parser, any_group_size, completions, p
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from mse_lab.probe.values import Training
+    from mse_lab.probe.schema import Training
 
 # What follows it belongs to the trainer.
 WORDS = "--training"
@@ -46,8 +46,8 @@ def read_training_options(
     arguments: Namespace, of_probe: Training | None
 ) -> Training | None:
     """Read what the user trains with: the options, over the probe's `training`."""
+    from mse_lab.probe.schema import Training
     from mse_lab.probe.trainers import TRAINERS
-    from mse_lab.probe.values import Training
 
     given = {
         "config": arguments.config,

@@ -56,8 +56,7 @@ from mse_lab.estimators.objectives import (
 )
 from mse_lab.probe.foreign_code import guard, load_function, protect
 from mse_lab.probe.identity import identify_named
-from mse_lab.probe.schema import EstimatorEntry
-from mse_lab.probe.values import Positive
+from mse_lab.probe.schema import EstimatorEntry, Positive
 
 
 @dataclass(frozen=True)

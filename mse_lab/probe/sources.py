@@ -94,13 +94,12 @@ def csv_rows(path: Path) -> Iterator[dict[str, Any]]:
         twice = names[names.duplicated()].iloc[0]
         raise InputError(f"{path}: two columns are named {twice}; rename one of them")
     # A type is that of the whole column; integers beside an empty cell stay integers.
-    kind: Any = {"dtype_backend": "numpy_nullable", "chunksize": 2**31}
     cells = pd.read_csv(path, dtype=str, keep_default_na=False)
-    coded = (name for name in cells if cells[name].str.match(r"[+-]?0\d").any())
-    kind["dtype"] = dict.fromkeys(coded, str)
-    with pd.read_csv(path, keep_default_na=False, na_values=[""], **kind) as chunks:
-        for table in (chunk.astype(object) for chunk in chunks):
-            yield from table.where(table.notna(), None).to_dict("records")
+    coded = [name for name in cells if cells[name].str.match(r"[+-]?0\d").any()]
+    kinds: Any = {"dtype_backend": "numpy_nullable", "dtype": dict.fromkeys(coded, str)}
+    table = pd.read_csv(path, keep_default_na=False, na_values=[""], **kinds)
+    table = table.astype(object)
+    yield from table.where(table.notna(), None).to_dict("records")
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

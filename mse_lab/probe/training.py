@@ -25,9 +25,8 @@ from mse_lab.probe.given_settings import (
     refuse_without_size,
 )
 from mse_lab.probe.probe_files import parse_as
-from mse_lab.probe.schema import EstimatorEntry, Probe
+from mse_lab.probe.schema import EstimatorEntry, Probe, Training
 from mse_lab.probe.trainers import TRAINERS, Trainer
-from mse_lab.probe.values import Training
 
 
 class Batch(NamedTuple):

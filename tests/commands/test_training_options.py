@@ -5,8 +5,8 @@ import pytest
 from mse_lab.commands import training_options
 from mse_lab.commands.cli import parse
 from mse_lab.errors import InputError
+from mse_lab.probe.schema import Training
 from mse_lab.probe.trainers import TRAINERS
-from mse_lab.probe.values import Training
 
 
 def options(*words, of_probe=None):

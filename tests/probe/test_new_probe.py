@@ -59,42 +59,39 @@ def test_what_the_files_tell_is_filled_in():
     assert (fields.problem, fields.answer, fields.id) == ("question", "solution", "id")
     assert (probe.reward, probe.prompts.chat) == ("integer", False)
     assert (probe.sampling.max_new_tokens, probe.training) == (16, None)
+    half = {"max_position_embeddings": 20}  # Of the context, at most.
+    for at, settings in enumerate([half, {"n_positions": 20}, {"text_config": half}]):
+        Path("my-model/config.json").write_text(json.dumps(settings))
+        assert written(out=f"{at}.yaml").sampling.max_new_tokens == 10
 
 
-WORKED = [
-    {"problem": f"{n} + 1 =", "solution": f"We add. \\boxed{{{n + 1}}}"} for n in range(3)
+WORKED = [f"We add. \\boxed{{{n}}}" for n in range(3)]
+# Answers -> reward, template, tokens; None where no built-in reward fits.
+REWARDS = [
+    (["1,024", 5], ("integer", "none", 16)),
+    (["so\n#### 3.5", "6"], ("gsm8k", "word-problem", 256)),
+    (WORKED, ("math", "none", 256)),
+    (["\\frac{1}{2}", "0.5", "x^2"], ("math", "none", 256)),
+    (["yes", "New York"], ("exact", "none", 16)),
+    (["I think that it is a nice day.", "1"], None),
+    (["def f():\n    return 1"], None),
+    (["$x$", "this is a long sentence of words"], None),
 ]
-REWARDS = {
-    "whole numbers": (["1,024", 5], "integer", "none", 16),
-    "steps to a number": (["so\n#### 3.5", "6"], "gsm8k", "word-problem", 256),
-    "worked solutions": ([row["solution"] for row in WORKED], "math", "none", 256),
-    "LaTeX and numbers": (["\\frac{1}{2}", "0.5", "x^2"], "math", "none", 256),
-    "words": (["yes", "New York"], "exact", "none", 16),
-    "an essay": (["I think that it is a nice day.", "1"], None, "", 0),
-    "code": (["def f():\n    return 1"], None, "", 0),
-    "LaTeX and an essay": (
-        ["\\frac{1}{2}", "this is a long sentence of words"],
-        None,
-        "",
-        0,
-    ),
-}
 
 
-@pytest.mark.parametrize("case", REWARDS)
-def test_the_reward_is_one_that_a_completion_can_meet(case):
-    answers, reward, template, tokens = REWARDS[case]
+@pytest.mark.parametrize(("answers", "chosen"), REWARDS)
+def test_the_reward_is_one_that_a_completion_can_meet(answers, chosen):
     rows = [{"question": f"{at}?", "solution": one} for at, one in enumerate(answers)]
     write_lines(Path("sums.jsonl"), rows)
-    if reward is None:
+    if chosen is None:
         with pytest.raises(InputError, match="no built-in reward reads such answers"):
             written()
         assert not Path("my-model.yaml").exists()
         assert written(reward="contains").reward == "contains"
         return
     probe = written()
-    assert (probe.reward, probe.prompts.template) == (reward, template)
-    assert probe.sampling.max_new_tokens == tokens
+    tokens = probe.sampling.max_new_tokens
+    assert (probe.reward, probe.prompts.template, tokens) == chosen
 
 
 ANSWERS = st.lists(
@@ -241,20 +238,17 @@ def test_a_hub_s_model_and_prompts_are_not_asked_for(monkeypatch):
     assert (probe.reward, probe.prompts.limit) == ("exact", 100)
 
 
-def test_a_probe_in_another_folder_leads_to_the_same_files(here):
+def test_names_and_folders_of_every_kind(here):
+    """A colon and a hash, a name that is a number; a probe in another folder."""
+    for name in ("a: b #c.jsonl", "1e3.jsonl"):
+        shutil.copy("sums.jsonl", here / name)
+        assert written(prompts=name, out=f"{name}.yaml").prompts.source == name
     Path("mine").mkdir()
     Path("around.txt").write_text("{problem}")
     probe = written(out="mine/one.yaml", template="around.txt")
     assert (here / probe.model.path).samefile(here / "my-model")
     assert (here / probe.prompts.source).samefile(here / "sums.jsonl")
     assert (here / probe.prompts.template).samefile(here / "around.txt")
-
-
-def test_names_that_yaml_would_misread(here):
-    """A colon and a hash, a name that is a number."""
-    for name in ("a: b #c.jsonl", "1e3.jsonl"):
-        shutil.copy("sums.jsonl", here / name)
-        assert written(prompts=name, out=f"{name}.yaml").prompts.source == name
 
 
 @pytest.mark.parametrize(
@@ -293,16 +287,6 @@ def test_what_cannot_be_used_is_one_line(words, message, refused):
     assert Path("there.yaml").read_text() == "mine"
     assert not Path("target.yaml").exists()
     assert not Path("my-model.yaml").exists()
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"max_position_embeddings": 20}, {"n_positions": 20},
-     {"text_config": {"max_position_embeddings": 20}}],
-)  # fmt: skip
-def test_no_more_tokens_than_half_of_the_context(settings):
-    Path("my-model/config.json").write_text(json.dumps(settings))
-    assert written().sampling.max_new_tokens == 10
 
 
 def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
