@@ -1,7 +1,13 @@
-"""LoRA: scores equal autograd in every parameter of the adapter, saved or fresh."""
+"""LoRA: scores equal autograd in every parameter of the adapter; else one line says why."""
 
+import json
+import pickle
 import shutil
+import sys
+import warnings
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -10,74 +16,133 @@ from models import random_model
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.probe.probe_files import parse_probe
-from plain_scores import PROMPT, assert_scores, some_completions
-from saved_adapters import check_scores, load, save_adapter
+from mse_lab.scores.reference import weighted_gradient
+from plain_scores import (
+    PROMPT,
+    assert_scores,
+    joined,
+    plain_scores,
+    relative_gap,
+    some_completions,
+)
 
 peft = pytest.importorskip("peft", reason="adapters need the extra lora")
 
-
-# Norms and softmax are computed in float32 whatever the model's precision, in the
-# reference as in autograd; scores and autograd then differ by rounding of the dtype.
-TOLERANCE = {"float64": 1e-12, "float32": 2e-5}
+GPT2 = {"q_proj": "c_attn", "v_proj": "c_proj", "embed_tokens": "wte", "norm": "ln_f"}
 
 
-@pytest.mark.parametrize("dtype", list(TOLERANCE))
-@pytest.mark.parametrize("architecture", ["qwen2", "llama", "gpt2"])
-def test_scores_of_a_fresh_adapter_equal_autograd(bases, architecture, dtype):
-    policy = load(bases[architecture], {"rank": 2, "alpha": 3}, dtype=dtype)
-    assert {parameter.dtype for parameter in policy.parameters.values()} == {
-        getattr(torch, dtype)
-    }
-    random_trained_values = torch.Generator().manual_seed(4)
-    for name, parameter in policy.parameters.items():
-        assert "lora_A" in name or "lora_B" in name
-        parameter.data.normal_(generator=random_trained_values).mul_(0.4)
-    check_scores(policy, TOLERANCE[dtype])
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory, checkpoint):
+    """Checkpoints of three architectures, GPT-2's linear layers stored the other way."""
+    folders = {}
+    for architecture, tied in (("qwen2", True), ("llama", False), ("gpt2", True)):
+        folder = folders[architecture] = tmp_path_factory.mktemp(architecture)
+        random_model(architecture, tied=tied).save_pretrained(folder)
+        copy_tokenizer(checkpoint, folder)
+    return folders
+
+
+@pytest.fixture
+def base(bases):
+    return bases["qwen2"]
+
+
+def copy_tokenizer(source, folder):
+    for path in source.glob("tokenizer*"):
+        shutil.copy(path, folder)
+
+
+def load(base, adapter, dtype="float64", **probe):
+    model = {"path": str(base), "device": "cpu", "dtype": dtype}
+    if adapter is not None:
+        model["adapter"] = adapter if isinstance(adapter, dict) else str(adapter)
+    own = {"prompts": {"source": "x"}, "sampling": {"temperature": 0.8}}
+    policy = load_policy(parse_probe({"model": model, **own, **probe}, "probe"), base)
+    return replace(policy, end_tokens=(1, 2))
+
+
+def randomise_trained(parameters):
+    """Draw what is trained, B included, so that no gradient is zero."""
+    generator = torch.Generator().manual_seed(3)
+    for parameter in parameters:
+        noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        parameter.data = (0.4 * noise).to(parameter.dtype)
+
+
+def save_adapter(base, folder, **settings):
+    """Save an adapter of a base; give the logits that PEFT's own model has with it."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
+    if model.config.model_type == "gpt2":
+        for key in ("target_modules", "modules_to_save"):
+            if isinstance(settings.get(key), list):
+                settings[key] = [GPT2.get(name, name) for name in settings[key]]
+        settings["fan_in_fan_out"] = True
+    defaults = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
+    config = peft.LoraConfig(task_type="CAUSAL_LM", **{**defaults, **settings})
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        wrapped = peft.get_peft_model(model, config).eval()
+        randomise_trained(one for one in wrapped.parameters() if one.requires_grad)
+        wrapped.save_pretrained(folder)
+        return wrapped(torch.tensor([PROMPT])).logits
+
+
+def check_scores(policy, bound):
+    completions = some_completions(policy)
+    truth = plain_scores(policy, completions)
+    assert_scores(policy, completions, bound, truth=truth)
+    gradient, _ = weighted_gradient(policy, PROMPT, completions, np.ones(len(completions)))
+    assert all(part.any() for part in gradient.values())
+    assert relative_gap(joined(gradient), truth[0].sum(0)) < max(bound, 1e-6)
+
+
+# Norms and softmax are computed in float32 whatever the model's precision, in the reference
+# as in autograd; scores and autograd then differ by rounding of the dtype.
+@pytest.mark.parametrize(
+    ("architecture", "dtype", "bound"),
+    [("qwen2", "float32", 2e-5), ("llama", "float64", 1e-12), ("gpt2", "float64", 1e-12)],
+)
+def test_scores_of_a_fresh_adapter_equal_autograd(bases, architecture, dtype, bound):
+    policy = load(bases[architecture], {"rank": 2, "alpha": 3}, dtype)
+    assert {one.dtype for one in policy.parameters.values()} == {getattr(torch, dtype)}
+    assert all("lora_A" in name or "lora_B" in name for name in policy.parameters)
+    randomise_trained(policy.parameters.values())
+    check_scores(policy, bound)
 
 
 SAVED = {
-    "plain": {},
-    "dropout": {"lora_dropout": 0.5},
-    "all biases": {"bias": "all"},
-    "own bias": {"lora_bias": True, "target_modules": ["q_proj", "v_proj"]},
-    "rank-stabilised": {"use_rslora": True},
-    "head and embedding saved": {"modules_to_save": ["embed_tokens", "lm_head"]},
-    "norm saved": {"modules_to_save": ["norm"]},
-    "beside the head": {"target_modules": ["q_proj", "lm_head"]},
+    "plain": ("llama", {}),
+    "plain, transposed": ("gpt2", {}),
+    "dropout": ("qwen2", {"lora_dropout": 0.5}),
+    "all biases": ("gpt2", {"bias": "all"}),
+    "own bias": ("qwen2", {"lora_bias": True, "target_modules": ["q_proj", "v_proj"]}),
+    "rank-stabilised": ("llama", {"use_rslora": True}),
+    "head and embedding": ("qwen2", {"modules_to_save": ["embed_tokens", "lm_head"]}),
+    "untied head": ("llama", {"modules_to_save": ["embed_tokens", "lm_head"]}),
+    "norm saved": ("gpt2", {"modules_to_save": ["norm"]}),
+    "beside the head": ("qwen2", {"target_modules": ["q_proj", "lm_head"]}),
 }
 
 
 @pytest.mark.parametrize("name", SAVED)
-@pytest.mark.parametrize("architecture", ["qwen2", "llama", "gpt2"])
-def test_scores_of_a_saved_adapter_equal_autograd(bases, tmp_path, architecture, name):
-    base, settings = bases[architecture], dict(SAVED[name])
-    if name == "own bias" and architecture == "llama":
-        settings["lora_bias"] = False  # PEFT wants a bias beside it
-    expected = save_adapter(base, tmp_path, **settings)
-    policy = load(base, tmp_path)
+def test_scores_of_a_saved_adapter_equal_autograd(bases, tmp_path, name):
+    architecture, settings = SAVED[name]
+    expected = save_adapter(bases[architecture], tmp_path, **settings)
+    policy = load(bases[architecture], tmp_path)
     found = policy.model(torch.tensor([PROMPT])).logits
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     check_scores(policy, 1e-12)
+    for parameter in policy.parameters.values():
+        parameter.data.zero_()
+    assert (policy.model(torch.tensor([PROMPT])).logits - expected).abs().max() > 0.1
 
 
-def test_an_adapter_left_out_is_seen(bases, tmp_path):
-    """Negative control: without the adapter the logits are others."""
-    expected = save_adapter(bases["qwen2"], tmp_path)
-    policy = load(bases["qwen2"], tmp_path)
-    for name, parameter in policy.parameters.items():
-        if "lora_B" in name:
-            parameter.data.zero_()
-    found = policy.model(torch.tensor([PROMPT])).logits
-    assert (found - expected).abs().max() > 0.1
-
-
-def test_an_adapter_on_a_coarse_base_keeps_float32(bases, tmp_path):
+def test_an_adapter_on_a_coarse_base_keeps_float32(base, tmp_path):
     """PEFT trains float32 adapters beside bfloat16 weights; so they are measured."""
-    save_adapter(bases["qwen2"], tmp_path)
-    policy = load(bases["qwen2"], tmp_path, dtype="bfloat16")
+    save_adapter(base, tmp_path)
+    policy = load(base, tmp_path, "bfloat16")
     assert policy.model.dtype == torch.bfloat16
-    dtypes = {parameter.dtype for parameter in policy.parameters.values()}
-    assert dtypes == {torch.float32}
+    assert {one.dtype for one in policy.parameters.values()} == {torch.float32}
     assert_scores(policy, some_completions(policy), 1e-5)
 
 
@@ -89,28 +154,25 @@ def test_an_adapter_on_four_bit_weights(bases, tmp_path):
     config = transformers.BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32
     )
-    model = transformers.AutoModelForCausalLM.from_pretrained(
+    transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "whole",
         quantization_config=config,
         device_map={"": "cpu"},
         dtype=torch.float32,
-    )
-    model.save_pretrained(tmp_path)
-    for path in bases["llama"].glob("tokenizer*"):
-        shutil.copy(path, tmp_path)
-    policy = load(tmp_path, {"rank": 2}, dtype="float32")
-    generator = torch.Generator().manual_seed(4)
-    for parameter in policy.parameters.values():
-        parameter.data.normal_(generator=generator).mul_(0.4)
+    ).save_pretrained(tmp_path)
+    copy_tokenizer(bases["llama"], tmp_path)
+    policy = load(tmp_path, {"rank": 2}, "float32")
+    randomise_trained(policy.parameters.values())
     check_scores(policy, 1e-4)
 
 
-def test_a_fresh_adapter_is_drawn_from_the_seed_alone(bases):
+def test_a_fresh_adapter_is_drawn_from_the_seed_alone(base):
+    """It leaves torch's generator and the policy as they are."""
     state = torch.get_rng_state()
-    first = load(bases["qwen2"], {"rank": 2})
+    first = load(base, {"rank": 2})
+    assert torch.equal(torch.get_rng_state(), state)
     torch.randn(7)
-    second = load(bases["qwen2"], {"rank": 2})
-    other = load(bases["qwen2"], {"rank": 2}, seed=1)
+    second, other = load(base, {"rank": 2}), load(base, {"rank": 2}, seed=1)
     for name, parameter in first.parameters.items():
         assert torch.equal(parameter, second.parameters[name])
         if "lora_B" in name:
@@ -121,76 +183,147 @@ def test_a_fresh_adapter_is_drawn_from_the_seed_alone(bases):
             assert not torch.equal(parameter, other.parameters[name])
     torch.set_rng_state(state)
     assert first.identity["adapter"] == "drawn from seed 0"
+    plain, tokens = load(base, None), torch.tensor([PROMPT])
+    assert torch.equal(plain.model(tokens).logits, first.model(tokens).logits)
+    assert type(first.model) is type(plain.model)
+    assert not set(plain.model.state_dict()) & set(first.parameters)
 
 
-def test_torchs_generator_is_left_alone(bases, tmp_path):
-    save_adapter(bases["qwen2"], tmp_path)
-    before = torch.get_rng_state()
-    load(bases["qwen2"], {"rank": 2})
-    load(bases["qwen2"], tmp_path)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_fresh_adapter_leaves_the_policy_as_it_is(bases):
-    probe = {"model": {"path": str(bases["qwen2"]), "dtype": "float64", "device": "cpu"}}
-    plain = load_policy(
-        parse_probe({**probe, "prompts": {"source": "x"}}, "probe"), bases["qwen2"]
-    )
-    adapted = load(bases["qwen2"], {"rank": 2})
-    tokens = torch.tensor([PROMPT])
-    assert torch.equal(plain.model(tokens).logits, adapted.model(tokens).logits)
-    assert type(adapted.model) is type(plain.model)
-    assert set(plain.model.state_dict()) & set(adapted.parameters) == set()
-
-
-def test_targets_by_name(bases):
-    policy = load(bases["qwen2"], {"rank": 3, "target": ["q_proj", "1.mlp.up_proj"]})
-    modules = {name.partition(".lora_")[0] for name in policy.parameters}
-    assert modules == {
+def test_targets_and_patterns_are_names(base):
+    policy = load(base, {"rank": 3, "target": ["q_proj", "1.mlp.up_proj"]})
+    assert {name.partition(".lora_")[0] for name in policy.parameters} == {
         "model.layers.0.self_attn.q_proj",
         "model.layers.1.self_attn.q_proj",
         "model.layers.1.mlp.up_proj",
     }
     assert {min(parameter.shape) for parameter in policy.parameters.values()} == {3}
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        (["q_proj", "k_prj"], "k_prj is no linear layer; did you mean k_proj?"),
-        (["embed_tokens"], "embed_tokens is no linear layer"),
-        (["layers"], "layers is no linear layer"),
-    ],
-    ids=["misspelt", "embedding", "no module of its own"],
-)
-def test_a_target_that_is_no_linear_layer_is_refused(bases, target, expected):
-    with pytest.raises(InputError, match=expected):
-        load(bases["qwen2"], {"target": target})
-
-
-def test_patterns_pick_among_the_adapters_parameters(bases):
-    policy = load(bases["qwen2"], {"rank": 2}, parameters=["lora_B", r"layers\.0\.mlp"])
-    assert len(policy.parameters) == 14 + 3
-    check = [name for name in policy.parameters if "lora_A" in name]
-    assert all("layers.0.mlp" in name for name in check)
-    with pytest.raises(InputError, match=r"matches no parameter of the adapter; .*lora_A"):
-        load(bases["qwen2"], {"rank": 2}, parameters=["embed_tokens"])
-
-
-def test_the_pattern_that_leaves_a_module_out_works(bases, tmp_path):
-    """A refusal of the scores names `parameters: ['^(?!module[.])']`, PEFT's names too."""
-    save_adapter(bases["qwen2"], tmp_path)
-    policy = load(bases["qwen2"], tmp_path)
+    chosen = load(base, {"rank": 2}, parameters=["lora_B", r"layers\.0\.mlp"])
+    assert len(chosen.parameters) == 14 + 3
+    # A refusal of the scores names such a pattern, which leaves a module out.
     module = "model.layers.0.self_attn.q_proj.lora_A.default"
-    chosen = select_parameters(policy.model, [f"^(?!{module}[.])"], policy.parameters)
-    assert set(policy.parameters) - set(chosen) == {f"{module}.weight"}
+    some = select_parameters(policy.model, [f"^(?!{module}[.])"], policy.parameters)
+    assert set(policy.parameters) - set(some) == {f"{module}.weight"}
 
 
-def test_the_adapter_is_part_of_the_identity(bases, tmp_path):
-    save_adapter(bases["qwen2"], tmp_path)
-    identity = load(bases["qwen2"], tmp_path).identity
-    assert set(identity) == {"model", "adapter"}
-    save_adapter(bases["qwen2"], tmp_path, lora_alpha=8)
-    changed = load(bases["qwen2"], tmp_path).identity
-    assert changed["model"] == identity["model"]
-    assert changed["adapter"] != identity["adapter"]
+def test_the_adapter_is_part_of_the_identity(base, tmp_path):
+    save_adapter(base, tmp_path)
+    before = load(base, tmp_path).identity
+    save_adapter(base, tmp_path, lora_alpha=8)
+    after = load(base, tmp_path).identity
+    assert set(before) == {"model", "adapter"}
+    assert {key for key in before if before[key] != after[key]} == {"adapter"}
+
+
+SETTINGS = {
+    "misspelt": (
+        {"target": ["q_proj", "k_prj"]},
+        "k_prj is no linear.*did you mean k_proj",
+    ),
+    "embedding": ({"target": ["embed_tokens"]}, "embed_tokens is no linear layer"),
+    "no module": ({"target": ["layers"]}, "layers is no linear layer"),
+    "nowhere": ("no/where/x", "model.adapter = no/where/x: no such folder"),
+}
+
+
+@pytest.mark.parametrize(("adapter", "line"), SETTINGS.values(), ids=SETTINGS)
+def test_an_adapter_that_is_none_is_refused(base, adapter, line):
+    with pytest.raises(InputError, match=line):
+        load(base, adapter)
+
+
+def test_a_pattern_of_no_parameter_is_refused(base):
+    with pytest.raises(InputError, match=r"matches no parameter of the adapter; .*lora_A"):
+        load(base, {"rank": 2}, parameters=["embed_tokens"])
+
+
+def test_without_peft_one_line_says_what_to_install(base, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(InputError, match=r"model.adapter.*pip install '\.\[lora\]' in"):
+        load(base, {"rank": 2})
+
+
+def change(**settings):
+    def act(folder):
+        path = folder / "adapter_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+    return act
+
+
+def become_a_pickle(folder):
+    (folder / "adapter_model.safetensors").unlink()
+    (folder / "adapter_model.bin").write_bytes(pickle.dumps(shutil.rmtree, 2))
+
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+NO_SCORE = "no exact score for {}.*merge"
+SPOILT = {
+    "DoRA": ({"use_dora": True}, None, NO_SCORE.format("DoraLinearVariant")),
+    "embedding": ({"target_modules": ["embed_tokens"]}, None, NO_SCORE.format("Embedding")),
+    "tokens": (
+        {"trainable_token_indices": [1]},
+        *(None, NO_SCORE.format("TrainableTokensWrapper")),
+    ),
+    "parameters": (
+        {"target_modules": [], "target_parameters": ["q_proj.weight"]},
+        *(None, NO_SCORE.format("ParamWrapper")),
+    ),
+    "kind": ({}, change(peft_type="PREFIX_TUNING"), "a PREFIX_TUNING adapter; give a LoRA"),
+    "unknown kind": ({}, change(peft_type="NEW"), "cannot be loaded"),
+    "other modules": (
+        {},
+        change(target_modules=["c_attn"]),
+        "cannot be loaded: .*c_attn.*whole adapter of model.path",
+    ),
+    "fewer modules": (
+        {},
+        change(target_modules=["q_proj"]),
+        "0 of its weights are missing and 24 do not belong to model.path",
+    ),
+    "more modules": (
+        {},
+        change(target_modules=["q_proj", "lm_head"]),
+        "2 of its weights are missing and 24",
+    ),
+    "other rank": ({}, change(r=3), "cannot be loaded: .*size mismatch"),
+    "no weights": ({}, lambda f: (f / WEIGHTS).unlink(), f"no {WEIGHTS} in it"),
+    "no configuration": ({}, lambda f: (f / CONFIG).unlink(), f"no {CONFIG} in it"),
+    "broken": (
+        {},
+        lambda f: (f / CONFIG).write_text("{"),
+        f"{CONFIG} cannot be loaded: Ex",
+    ),
+    "cut": (
+        {},
+        lambda f: (f / WEIGHTS).write_bytes(b"x" * 20),
+        "the adapter cannot be loaded: .*header too large",
+    ),
+    "pickle": ({}, become_a_pickle, "a file of weights is damaged, or holds more than"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_an_adapter_that_cannot_be_measured_is_one_line(base, tmp_path, name):
+    settings, spoil, line = SPOILT[name]
+    save_adapter(base, tmp_path, **settings)
+    if spoil is not None:
+        spoil(tmp_path)
+    with pytest.raises(InputError, match=line) as refused:
+        load(base, tmp_path)
+    assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")
+    assert "\n" not in str(refused.value)
+
+
+def test_the_remedy_of_a_refused_adapter_works(base, tmp_path):
+    """DoRA merged into its base is a checkpoint like any other."""
+    expected = save_adapter(base, tmp_path / "dora", use_dora=True)
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrapped = peft.PeftModel.from_pretrained(model, tmp_path / "dora")
+        wrapped.merge_and_unload().save_pretrained(tmp_path / "merged")
+    copy_tokenizer(base, tmp_path / "merged")
+    policy = load(tmp_path / "merged", None)
+    found = policy.model(torch.tensor([PROMPT])).logits
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    check_scores(policy, 1e-5)

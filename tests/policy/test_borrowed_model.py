@@ -47,17 +47,20 @@ def state_of(model):
     )
 
 
-@pytest.mark.parametrize("kind", ["module", "before", "parameter", "accumulated"])
-def test_a_backward_hook_is_refused(model, probe, kind):
+HOOKS = {
+    "module": lambda model: model.model.norm.register_full_backward_hook,
+    "before": lambda model: model.model.norm.register_full_backward_pre_hook,
+    "parameter": lambda model: model.lm_head.weight.requires_grad_(True).register_hook,
+    "accumulated": lambda model: (
+        model.lm_head.weight.requires_grad_(True).register_post_accumulate_grad_hook
+    ),
+}
+
+
+@pytest.mark.parametrize("register", HOOKS.values(), ids=HOOKS)
+def test_a_backward_hook_is_refused(model, probe, register):
     """It would change scores and what they are checked against alike."""
-    norm, weight = model.model.norm, model.lm_head.weight.requires_grad_(True)
-    register = {
-        "module": norm.register_full_backward_hook,
-        "before": norm.register_full_backward_pre_hook,
-        "parameter": weight.register_hook,
-        "accumulated": weight.register_post_accumulate_grad_hook,
-    }[kind]
-    handle = register(lambda *given: None)
+    handle = register(model)(lambda *given: None)
     with (
         pytest.raises(InputError, match=r"has a backward hook, .*; remove it by"),
         borrow_policy(probe, model, Tokenizer()),
@@ -88,15 +91,11 @@ def test_a_model_comes_back_as_it_was(model, probe, fails):
 def test_what_is_frozen_does_not_count(model, probe):
     with borrow_policy(probe, model, Tokenizer()) as policy:
         trained = set(policy.parameters)
+        assert policy.end_tokens == (1, 2)  # The model's, and the tokenizer's.
     assert "model.embed_tokens.weight" not in trained
     assert len(trained) == len(list(model.parameters())) - 1
     with borrow_policy(probe, model.requires_grad_(False), Tokenizer()) as policy:
         assert len(policy.parameters) == len(list(model.parameters()))
-
-
-def test_end_tokens_are_the_model_s_and_the_tokenizer_s(model, probe):
-    with borrow_policy(probe, model, Tokenizer()) as policy:
-        assert policy.end_tokens == (1, 2)
 
 
 def test_any_change_of_the_weights_is_seen_in_the_fingerprint(model):
@@ -117,17 +116,22 @@ class Wrapper(nn.Module):
         self.module = model
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (Wrapper, "model = Wrapper: not a transformers model; unwrap what"),
-        (lambda model: transformers.BertModel(transformers.BertConfig(
-            hidden_size=8, num_attention_heads=2, num_hidden_layers=1, vocab_size=9,
-            intermediate_size=8)), "BertModel takes no logits_to_keep"),
-        (a_part, "a part of it only .FSDP or tensor parallelism.; give a whole model"),
-    ],
-    ids=["wrapped", "encoder", "fsdp-2"],
-)  # fmt: skip
-def test_what_cannot_be_measured_is_refused(model, probe, make, message):
-    with pytest.raises(InputError, match=message), borrow_policy(probe, make(model), None):
+def encoder(_):
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
+    return transformers.BertModel(transformers.BertConfig(vocab_size=9, **sizes))
+
+
+REFUSED = {
+    "wrapped": (Wrapper, "model = Wrapper: not a transformers model; unwrap what"),
+    "encoder": (encoder, "BertModel takes no logits_to_keep"),
+    "fsdp-2": (
+        a_part,
+        "a part of it only .FSDP or tensor parallelism.; give a whole model",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "line"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_measured_is_refused(model, probe, make, line):
+    with pytest.raises(InputError, match=line), borrow_policy(probe, make(model), None):
         pass

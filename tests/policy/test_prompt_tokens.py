@@ -1,15 +1,38 @@
-"""Chat templates: rendered as transformers does, and what they do wrong is one line."""
+"""Prompts: encoded as a text, or as a chat through the tokenizer's template."""
+
+import json
 
 import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.policy.prompt_tokens import encode_prompts, render_chats
 from mse_lab.probe.prompts import Prompt
-from spoilt_checkpoints import load
+from spoilt_checkpoints import change_config, load
 
 
-def prompt(text):
-    return Prompt(id="p", text=text, category="", record={"id": "p"})
+def prompt(text, **record):
+    return Prompt(id="p", text=text, category="", record={"id": "p", **record})
+
+
+def encode(policy, text, *, chat=False):
+    return encode_prompts(policy, [prompt(text)], chat=chat, new_tokens=1)
+
+
+def test_another_models_tokenizer_is_refused(copy):
+    """Its ids would be looked up beyond the embedding; and a panic of it is one line."""
+    values = json.loads((copy / "tokenizer.json").read_text())
+    values["model"]["vocab"]["9"] = 4
+    (copy / "tokenizer.json").write_text(json.dumps(values))
+    policy = load(copy)
+    assert encode(policy, "1 2") == [[1, 2]]
+    with pytest.raises(InputError, match="token 4 is outside the model's vocabulary of 4"):
+        encode(policy, "1 9")
+    single = [{"SpecialToken": {"id": "q", "type_id": 0}}]
+    template = {"single": single, "pair": [], "special_tokens": {}}
+    processor = {"type": "TemplateProcessing", **template}
+    change_config(copy, "tokenizer.json", post_processor=processor)
+    with pytest.raises(InputError, match=r"the tokenizer cannot be loaded: no entry"):
+        encode(load(copy), "1")
 
 
 TEMPLATES = {
@@ -18,39 +41,31 @@ TEMPLATES = {
     "recurses": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion depth"),
     "leaves the sandbox": ("{{ ''.__class__.__mro__ }}", "__class__.*unsafe"),
     "no text": (["x"], "fails on prompt p: "),
+    "none": (None, "the tokenizer has no chat template; use false"),
 }
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_chat_template_that_fails_is_refused(copy, name):
+def test_a_chat_template_that_fails_is_refused(copy):
     policy = load(copy)
-    policy.tokenizer.chat_template, expected = TEMPLATES[name]
-    with pytest.raises(InputError, match=expected) as refused:
-        encode_prompts(policy, [prompt("1")], chat=True, new_tokens=1)
-    assert str(refused.value).startswith("prompts.chat = true: ")
-    assert "\n" not in str(refused.value)
+    for template, expected in TEMPLATES.values():
+        policy.tokenizer.chat_template = template
+        with pytest.raises(InputError, match=expected) as refused:
+            encode(policy, "1", chat=True)
+        assert str(refused.value).startswith("prompts.chat = true: ")
+        assert "\n" not in str(refused.value)
 
 
-def test_a_chat_is_what_the_template_makes_of_it(copy):
+def test_a_chat_is_what_the_template_makes_of_its_turns(copy):
     policy = load(copy)
     policy.tokenizer.chat_template = (
         "{{ eos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
         "{% if add_generation_prompt %} 3{% endif %}"
     )
-    end = policy.tokenizer.eos_token
-    prompts = [prompt("1 2"), prompt("3"), prompt("2\n1")]
-    assert render_chats(policy.tokenizer, prompts) == [
-        f"{end}1 2 3",
-        f"{end}3 3",
-        f"{end}2\n1 3",
-    ]
-    encoded = encode_prompts(policy, prompts[:1], chat=True, new_tokens=1)
-    assert encoded == [[0, 1, 2, 3]]
-
-
-def test_a_chat_keeps_its_turns(copy):
-    policy = load(copy)
+    end, texts = policy.tokenizer.eos_token, ("1 2", "3", "2\n1")
+    rendered = render_chats(policy.tokenizer, [*map(prompt, texts)])
+    assert rendered == [f"{end}{text} 3" for text in texts]
+    assert encode(policy, "1 2", chat=True) == [[0, 1, 2, 3]]
     policy.tokenizer.chat_template = "{% for m in messages %}{{ m.role }}{% endfor %}"
-    chat = [{"role": "system", "content": "1"}, {"role": "user", "content": "2"}]
-    of_chat = Prompt(id="p", text="2", category="", record={"problem": chat})
-    assert render_chats(policy.tokenizer, [of_chat, prompt("2")]) == ["systemuser", "user"]
+    turns = [{"role": "system", "content": "1"}, {"role": "user", "content": "2"}]
+    found = render_chats(policy.tokenizer, [prompt("2", problem=turns), prompt("2")])
+    assert found == ["systemuser", "user"]

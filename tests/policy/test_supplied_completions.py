@@ -8,120 +8,282 @@ import tracemalloc
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
-import yaml
+import torch
 
+import run_mse
+from models import random_policy
+from mse_lab.errors import InputError, shown
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.supplied_completions import find_completions
+from mse_lab.policy.supplied_completions import find_completions, parse_line
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer
 from mse_lab.probe.streams import uniforms
 from results.test_checks import top_p
+from stopped_policies import stopped_policy
+
+
+def line_of(**keys):
+    return parse_line(json.dumps({"prompt": "a", **keys}).encode(), "here")
+
+
+def read(policy=None, **keys):
+    """Read all of a line that a run reads."""
+    line = line_of(**keys)
+    tokens = line.read_tokens(policy or random_policy(), 6)
+    mask = line.read_mask(len(tokens))
+    log_prob = line.read_log_prob(len(tokens), mask)
+    engine = line.read_engine_log_probs(6) if line.form.engine_log_probs else None
+    return tokens.tolist(), mask, log_prob, engine
+
+
+REFUSED = {
+    "no tokens": ({"ids": [1]}, "neither tokens nor text"),
+    "pool": ({"tokens": [1], "pool": "x"}, "pool: Input should be 'reference' or 'repl"),
+    "empty": ({"tokens": []}, "no tokens; an empty completion is its end token alone"),
+    "words": ({"tokens": ["a"]}, "tokens: Input should be a valid integer"),
+    "fractions": ({"tokens": [1.5, 2]}, "tokens: Input should be a valid integer"),
+    "nested": ({"tokens": [[1, 2]]}, "tokens: Input should be a valid integer"),
+    "a number": ({"tokens": 3}, "tokens: Input should be a valid array"),
+    "negative": ({"tokens": [-1, 1]}, "token -1 is not in the vocabulary of 11"),
+    "outside": ({"tokens": [11, 1]}, "token 11 is not in the vocabulary of 11"),
+    "too long": ({"tokens": [3] * 7}, "7 tokens, and sampling.max_new_tokens = 6"),
+    "cut": ({"tokens": [3, 4]}, "2 tokens without an end token"),
+    "end inside": ({"tokens": [3, 2, 4, 1]}, "end token 2 is number 2 of 4 tokens"),
+    "two ends": ({"tokens": [3, 1, 1]}, "end token 1 is number 2 of 3 tokens"),
+    "mask: no list": ({"tokens": [3, 1], "mask": 1}, "mask: Input should be a valid array"),
+    "mask: shares": ({"tokens": [3, 1], "mask": [0.5, 1]}, "mask: Input should be a valid"),
+    "mask: 2": ({"tokens": [3, 1], "mask": [1, 2]}, "mask: Input should be less than or"),
+    "mask: few": ({"tokens": [3, 4, 1], "mask": [1, 1]}, "mask: 2 entries for 3 tokens"),
+    "mask: none": ({"tokens": [3, 1], "mask": [0, 0]}, "mask: 0 for every token"),
+    "mask: end": ({"tokens": [3, 1, 4, 2], "mask": [1] * 4}, "end token 1 is number 2 of"),
+    "mask: no end": ({"tokens": [3, 1, 4], "mask": [1, 0, 1]}, "3 tokens without an end"),
+    "few log pi": ({"tokens": [3, 1], "log_probs": [-0.5]}, "log_probs: 1 entries for 2"),
+    "null": ({"tokens": [3, 1], "log_probs": [-0.5, None]}, "log_probs"),
+    "NaN": ({"tokens": [3, 1], "log_probs": [-0.5, float("nan")]}, "log_probs"),
+    "infinite": ({"tokens": [3, 1], "log_probs": float("-inf")}, "log_probs"),
+    "astronomic": ({"tokens": [3, 1], "log_probs": -1e308}, "log_probs"),
+    "truth": ({"tokens": [3, 1], "log_probs": True}, "log_probs"),
+    "few of an engine": (
+        {"tokens": [3, 1], "engine_log_probs": [-1]},
+        "engine_log_probs: 1 entries for 2",
+    ),
+    "an engine's sum": (
+        {"tokens": [3, 1], "engine_log_probs": -1.5},
+        "engine_log_probs: Input should be a valid",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_line_that_the_policy_cannot_have_drawn(case):
+    keys, message = REFUSED[case]
+    with pytest.raises(InputError) as refused:
+        read(**keys)
+    assert str(refused.value).startswith("here: ")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[1]", b'{"tokens": [1]}'], ids=str)
+def test_what_is_no_line(raw):
+    with pytest.raises(InputError, match=r"here: (Invalid|Input should|prompt: Field)"):
+        parse_line(raw, "here")
+
+
+@pytest.mark.parametrize("given", [None, "1", float("nan"), 1e300, 10**400], ids=shown)
+def test_rewards_that_are_none(given):
+    with pytest.raises(InputError, match=r"here: (reward: Input|no reward)"):
+        line_of(text="", reward=given).read_reward()
+
+
+@pytest.mark.parametrize("key", ["mask", "engine_log_probs"])
+def test_what_a_text_cannot_have(key):
+    line = line_of(text="1", **{key: [1]})
+    with pytest.raises(InputError, match=f"{key}: given with a text; give tokens, too"):
+        line.read_mask(1) if key == "mask" else line.read_engine_log_probs(4)
+
+
+TAKEN = {
+    "an end": ({"tokens": [2]}, [2], float("nan")),
+    "truncated": ({"tokens": [3] * 6}, [3] * 6, float("nan")),
+    "ended last": ({"tokens": [3] * 5 + [1]}, [3] * 5 + [1], float("nan")),
+    "sum": ({"tokens": [0, 2], "log_prob": -1.5}, [0, 2], -1.5),
+    "of each": ({"tokens": [3, 1], "log_probs": [-0.5, -1]}, [3, 1], -1.5),
+    # What a tool wrote counts nothing, and it may go on after an end token.
+    "mask": (
+        {"tokens": [1, 2, 1, 2], "mask": [1, 0, 0, 1], "log_probs": [-1, 7, 7, -2]},
+        *([1, 2, 1, 2], -3.0),
+    ),
+    "a tool's last word": ({"tokens": [3, 4], "mask": [True, False]}, [3, 4], float("nan")),
+}
+
+
+@pytest.mark.parametrize(("keys", "tokens", "log_prob"), TAKEN.values(), ids=TAKEN)
+def test_a_line_that_the_policy_can_have_drawn(keys, tokens, log_prob):
+    found, mask, total, _ = read(**keys)
+    assert found == tokens
+    np.testing.assert_equal(total, log_prob)
+    assert (None if mask is None else [*mask]) == keys.get("mask")
+
+
+def test_an_engines_log_probabilities_are_padded():
+    *_, engine = read(tokens=[3, 1], engine_log_probs=[-0.5, -1])
+    np.testing.assert_array_equal(engine, [-0.5, -1, 0, 0, 0, 0])
+
+
+def test_texts_are_ended_where_they_are_short_and_not_cut(write_probe, tmp_path):
+    """Of at most two tokens: the end token is 0."""
+    policy = load_policy(load_probe(write_probe()), tmp_path)
+
+    def tokens_of(text, **keys):
+        return line_of(text=text, **keys).read_tokens(policy, 2).tolist()
+
+    texts = ("", "3", "3 1", "3 <end>")
+    assert [*map(tokens_of, texts)] == [[0], [3, 0], [3, 1], [3, 0]]
+    cut = [tokens_of(text, truncated=True) for text in ("3", "3 1", "1 2 3")]
+    assert cut == [[3], [3, 1], [1, 2]]
+    with pytest.raises(InputError, match=r"3 tokens, and sampling.*give tokens"):
+        tokens_of("1 2 3")
+
+
+STOPPED = {
+    "goes on": ({"tokens": [2, 4, 5]}, "token 2 of 3 completes a string of sampling.stop"),
+    "goes on after one": ({"tokens": [3, 1]}, "token 1 of 2 completes a string"),
+    "no end": ({"tokens": [2, 5]}, "2 tokens without an end token (1) or stop string"),
+    "text": ({"text": "a"}, "a text does not tell which token"),
+    "mask": ({"tokens": [2, 4], "mask": [1, 1]}, "leave out sampling.stop"),
+}
+
+
+@pytest.mark.parametrize("case", STOPPED)
+def test_a_stop_string_ends_a_line(case):
+    keys, message = STOPPED[case]
+    policy = stopped_policy("##")
+    with pytest.raises(InputError) as refused:
+        read(policy, **keys)
+    assert message in str(refused.value)
+    assert read(policy, tokens=[2, 4])[0] == [2, 4]
+
 
 POOLS = {"reference": 64, "replicate": 32}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Return a function that writes lines, some of their keys left out."""
+
+    def write(lines, without=()):
+        path = tmp_path / "drawn.jsonl"
+        with path.open("w") as file:
+            for line in lines:
+                kept = {key: line[key] for key in line if key not in without}
+                file.write(json.dumps(kept) + "\n")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def run(write_probe, tmp_path):
+    """Return a function that runs the probe; gives the exit status and the folder."""
+
+    def run(out="out", **changes):
+        words = ["run", str(write_probe(**changes)), "--out", str(tmp_path / out)]
+        return run_mse.main(words), tmp_path / out / "small"
+
+    return run
 
 
 @pytest.fixture
 def drawn(write_probe, tmp_path):
     """Return a function that draws every completion of the probe, lines of JSON objects."""
 
+    def lines_of(policy, prompt, pool, size):
+        [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=2)
+        numbers = uniforms(0, prompt.id, pool, range(size), 2)
+        found = drawing.draw(policy, tokens, numbers, prompt.id)
+        columns = zip(
+            found.unpadded, found.texts(policy), map(float, found.log_probs_N), strict=True
+        )
+        for own, text, log_prob in columns:
+            keys = {"prompt": prompt.id, "pool": pool, "tokens": own.tolist(), "text": text}
+            reward = integer(text, prompt.record)
+            yield {**keys, "log_probs": log_prob, "reward": reward}
+
     def draw(**changes):
         probe = load_probe(write_probe(**changes))
         policy = load_policy(probe, tmp_path)
-        lines = []
-        for prompt in load_prompts(probe.prompts, tmp_path):
-            [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=2)
-            for pool in POOLS:
-                numbers = uniforms(0, prompt.id, pool, range(getattr(probe.pool, pool)), 2)
-                found = drawing.draw(policy, tokens, numbers, prompt.id)
-                for row, text in enumerate(found.texts(policy)):
-                    own = found.tokens_NT[row, : found.lengths_N[row]].tolist()
-                    lines.append(
-                        {
-                            "prompt": prompt.id,
-                            "pool": pool,
-                            "tokens": own,
-                            "text": text,
-                            "log_probs": float(found.log_probs_N[row]),
-                            "reward": integer(text, prompt.record),
-                        }
-                    )
-        return lines
+        return [
+            line
+            for prompt in load_prompts(probe.prompts, tmp_path)
+            for pool in POOLS
+            for line in lines_of(policy, prompt, pool, getattr(probe.pool, pool))
+        ]
 
     return draw
 
 
 def checks_of(folder):
     content = json.loads((folder / "checks.json").read_text())
-    return {entry["name"]: entry for entry in content["checks"]}, content
+    return {entry["name"]: entry["ok"] for entry in content["checks"]}, content["warnings"]
 
 
+LAW, OWN = "drawn law equals differentiated law", "completions are the policy's"
+
+# What is left out of the lines; of its own lines a run has the texts.
 FORMS = {
-    "tokens": {"text", "pool", "reward"},
-    "texts": {"tokens", "pool", "reward"},
+    "rewards": {"text", "pool"},
     "pools named": {"text", "reward"},
     "no log-probabilities": {"text", "pool", "reward", "log_probs"},
+    "a run's own": None,
+}
+WARNED = {
+    "a run's own": "need not be the tokens that were drawn",
+    "no log-probabilities": "gives no log-probabilities",
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_measured_as_if_drawn_here(form, drawn, write, run):
-    lines = drawn()
-    status, here = run("here")
+def test_measured_as_if_drawn_here(drawn, write, run, capsys):
+    lines, (status, here) = drawn(), run("here")
     assert status == 0
-    if form == "pools named":
-        # Any order of prompts and pools will do, if that within a pool is kept.
-        lines.sort(key=lambda line: (line["pool"] == "reference", line["prompt"]))
-    status, there = run("there", completions=write(lines, without=FORMS[form]))
-    assert status == 0
-    for table in ("mse.csv", "prompts.csv", "by_prompt.csv"):
-        assert (here / table).read_bytes() == (there / table).read_bytes()
-    made = json.loads((there / "environment.json").read_text())
-    given = (there.parents[1] / "drawn.jsonl").read_bytes()
-    assert made["completions_sha256"] == hashlib.sha256(given).hexdigest()
-
-
-def test_lines_of_a_result_are_a_file_of_completions(run):
-    _, here = run("here")
-    status, there = run("there", completions=str(here / "completions.jsonl"))
-    assert status == 0
-    assert (here / "mse.csv").read_bytes() == (there / "mse.csv").read_bytes()
-
-
-def test_a_check_without_its_figures_is_said_to_be_not_made(drawn, write, run, capsys):
-    status, folder = run(completions=write(drawn(), without=FORMS["no log-probabilities"]))
-    checks, content = checks_of(folder)
-    law = checks["drawn law equals differentiated law"]
-    assert (status, content["ok"]) == (0, True)
-    assert (law["ok"], law["figure"]) == (None, None)
-    assert checks["completions are the policy's"]["ok"]
-    assert any("gives no log-probabilities" in words for words in content["warnings"])
+    for form, without in FORMS.items():
+        given = lines
+        if form == "pools named":
+            # Any order of prompts and pools will do, if that within a pool is kept.
+            given = sorted(
+                lines, key=lambda one: (one["pool"] == "reference", one["prompt"])
+            )
+        path = here / "completions.jsonl" if without is None else write(given, without)
+        changes = {"reward": "supplied"} if form == "rewards" else {}
+        status, there = run(form, completions=str(path), **changes)
+        assert status == 0, form
+        for table in ("mse.csv", "prompts.csv"):
+            assert (here / table).read_bytes() == (there / table).read_bytes(), form
+        checks, warnings = checks_of(there)
+        assert checks[OWN]
+        assert checks[LAW] is (None if form == "no log-probabilities" else True)
+        assert WARNED.get(form, "") in " ".join(warnings)
     assert "drawn law equals differentiated law not made" in capsys.readouterr().out
-    first = json.loads((folder / "completions.jsonl").read_text().splitlines()[0])
-    assert first["log_prob"] is None
-    again, _ = run(completions=str(folder.parents[1] / "drawn.jsonl"))
-    assert again == 0
-
-
-def test_texts_are_said_to_be_tokenised_anew(drawn, write, run):
-    _, folder = run(completions=write(drawn(), without=FORMS["texts"]))
-    _, content = checks_of(folder)
-    told = [words for words in content["warnings"] if "tokenised anew" in words]
-    assert any("need not be the tokens that were drawn" in words for words in told)
+    made = json.loads((there / "environment.json").read_text())
+    digest = hashlib.sha256((here / "completions.jsonl").read_bytes()).hexdigest()
+    assert made["completions_sha256"] == digest
 
 
 LARGE = {"pool": {"reference": 128, "replicate": 64}}
 
 
-@pytest.mark.parametrize("given", ["true", "untouched", "none"])
+@pytest.mark.parametrize("given", ["true", "untouched"])
 def test_top_p_is_caught(given, drawn, write, run, monkeypatch):
-    """Whether log-probabilities are those drawn with, those before top-p, or not given.
+    """Whether log-probabilities are those drawn with, or those before top-p.
 
-    By default vLLM gives those before top-p: what it drew looks honest but for its tokens.
+    By default vLLM gives the latter: what it drew looks honest but for its tokens.
     """
     honest = drawing.next_log_probabilities, drawing.invert
     with monkeypatch.context() as patched:
@@ -131,44 +293,37 @@ def test_top_p_is_caught(given, drawn, write, run, monkeypatch):
             name, warped = "invert", lambda pi, *u: honest[1](top_p(pi, 0.8), *u)
         patched.setattr(drawing, name, warped)
         lines = drawn(**LARGE)
-    without = {"text", "reward", *({"log_probs"} if given == "none" else ())}
-    status, folder = run(completions=write(lines, without), **LARGE)
-    checks, content = checks_of(folder)
-    assert (status, content["ok"]) == (1, False)
-    law = checks["drawn law equals differentiated law"]["ok"]
-    assert law is {"true": False, "untouched": True, "none": None}[given]
-    assert not checks["completions are the policy's"]["ok"]
-    assert any("not the policy's" in words for words in content["warnings"])
+    status, folder = run(completions=write(lines, {"text", "reward"}), **LARGE)
+    checks, warnings = checks_of(folder)
+    assert (status, checks[LAW], checks[OWN]) == (1, given == "untouched", False)
+    assert any("not the policy's" in words for words in warnings)
 
 
-def test_rewards_of_the_file(drawn, write, run):
+def test_further_prompts_and_completions_are_left_out(drawn, write, run, capsys):
     lines = drawn()
-    _, here = run("here")
-    status, there = run("there", completions=write(lines), reward="supplied")
+    _, here = run("here", completions=write(lines))
+    more = [*lines, {**lines[0], "prompt": "p9"}, *lines[:64]]
+    status, there = run("there", completions=write(more))
     assert status == 0
     assert (here / "mse.csv").read_bytes() == (there / "mse.csv").read_bytes()
-
-
-def test_a_changed_file_is_refused(drawn, write, run, capsys):
-    lines = drawn()
-    path = write(lines)
-    assert run(completions=path)[0] == 0
-    assert run(completions=path)[0] == 0
-    lines[-1]["log_probs"] -= 1e-5
-    assert run(completions=write(lines))[0] == 2
+    assert any("1 more prompts" in words for words in checks_of(there)[1])
+    assert run("there", completions=write(more))[0] == 0
+    more[-1]["log_probs"] -= 1e-5
+    assert run("there", completions=write(more))[0] == 2
     assert "the file of completions have changed since" in capsys.readouterr().err
 
 
-def without_last(lines):
-    del lines[-1]
-
-
-def with_stranger(lines):
-    lines.append({**lines[0], "prompt": "p9"})
-
-
 FAULTY = {
-    "too few": (without_last, "prompt p4 has 95 completions, too few for pool.reference"),
+    "too few": (
+        lambda lines: lines.pop(),
+        "prompt p4 has 95 completions, too few for pool.reference",
+    ),
+    "too few of a pool": (
+        lambda lines: (
+            [line.pop("unnamed") for line in lines] and lines[-1].update(pool="reference")
+        ),
+        "prompt p4 has 31 replicate completions, too few",
+    ),
     "other prompts": (
         lambda lines: [line.update(prompt="q") for line in lines],
         "such as 'q', are not those of the prompt set, such as 'p0'",
@@ -178,6 +333,10 @@ FAULTY = {
         lambda lines: lines[1].pop("log_probs"),
         "line 2: log_probs missing, unlike in the lines before",
     ),
+    "masks in some": (
+        lambda lines: lines[3].update(mask=[1] * len(lines[3]["tokens"])),
+        "line 4: mask given, unlike in the lines before",
+    ),
     "last prompt": (
         lambda lines: lines[-1].update(tokens=[7]),
         "prompt p4, replicate completion 31: token 7 is not in the vocabulary of 4",
@@ -185,46 +344,96 @@ FAULTY = {
 }
 
 
-@pytest.mark.parametrize("case", FAULTY)
 def test_a_faulty_file_is_refused_before_anything_is_measured(
-    case, drawn, write, run, capsys
+    drawn, write, write_probe, refused, tmp_path
 ):
-    change, message = FAULTY[case]
-    lines = drawn()
-    change(lines)
-    status, folder = run(completions=write(lines, without=("pool",)))
-    errors = [one for one in capsys.readouterr().err.splitlines() if "run_mse.py" in one]
-    assert (status, len(errors)) == (2, 1)
-    assert message in errors[0]
-    assert not (folder / "shards").exists()
+    lines, out = drawn(), tmp_path / "out"
+    for line in lines:
+        line["unnamed"] = True
+    for change, message in FAULTY.values():
+        given = [dict(line) for line in lines]
+        change(given)
+        named = given and "unnamed" not in given[0]
+        path = write(given, () if named else ("pool",))
+        assert message in refused("run", write_probe(completions=path), "--out", out)
+        assert not (out / "small/shards").exists()
+    line = refused("run", write_probe(completions="no/such.jsonl"), "--out", out)
+    assert "completions = no/such.jsonl: no such file" in line
 
 
-def test_too_few_of_a_named_pool(drawn, write, run, capsys):
-    lines = drawn()
-    lines[-1]["pool"] = "reference"
-    assert run(completions=write(lines))[0] == 2
-    assert "prompt p4 has 31 replicate completions, too few" in capsys.readouterr().err
+def test_the_file_is_not_kept_in_memory(write_probe, tmp_path):
+    """Of 5 MB, an index of eight bytes a line."""
+    path = tmp_path / "large.jsonl"
+    tokens = list(range(100_000, 102_500))  # 20 kB of text
+    with path.open("w") as file:
+        for index in range(5):
+            line = json.dumps({"prompt": f"p{index}", "tokens": tokens})
+            file.writelines(f"{line}\n" for _ in range(60))
+    pool = {"reference": 32, "replicate": 16}
+    probe = load_probe(write_probe(pool=pool, completions=str(path)))
+    prompts = load_prompts(probe.prompts, tmp_path)
+    tracemalloc.start()
+    found = find_completions(probe, prompts, tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 5e6
+    assert peak < 5e5
+    assert {len(pools["reference"]) for pools in found.offsets.values()} == {32}
 
 
-def test_no_file(run, capsys):
-    assert run(completions="no/such.jsonl")[0] == 2
-    assert "completions = no/such.jsonl: no such file" in capsys.readouterr().err
+def episode(policy, generator, prompt_id, tokens):
+    """Draw two turns with a tool's token between them, and one at the end."""
+
+    def follow(text):
+        with torch.no_grad():
+            log_pi = policy.log_probabilities(policy.logits(torch.tensor([text]), kept=1))
+        pi = log_pi[0, 0].double().exp().numpy()
+        token = int(generator.choice(len(pi), p=pi / pi.sum()))
+        return token, float(np.log(pi[token]))
+
+    first, one = follow(tokens)
+    tool = (first + 1) % 4
+    second, other = follow([*tokens, first, tool])
+    return {
+        "prompt": prompt_id,
+        "tokens": [first, tool, second, 3],
+        "mask": [1, 0, 1, 0],
+        "log_probs": [one, 0.0, other, 0.0],
+        "reward": int(first == second),
+    }
 
 
-def test_further_prompts_and_completions_are_left_out(drawn, write, run):
-    lines = drawn()
-    _, here = run("here", completions=write(lines))
-    with_stranger(lines)
-    lines += lines[:64]
-    status, there = run("there", completions=write(lines))
+def test_turns_with_a_tool_between_hold_every_check(write_probe, tmp_path, write, run):
+    """And a tool's token that passes for the policy's does not."""
+    turns = {"sampling": {"max_new_tokens": 4}, "reward": "supplied"}
+    probe = load_probe(write_probe(sampling=turns["sampling"]))
+    policy, generator = load_policy(probe, tmp_path), np.random.default_rng(0)
+    lines = [
+        episode(policy, generator, prompt.id, tokens)
+        for prompt in load_prompts(probe.prompts, tmp_path)
+        for tokens in encode_prompts(policy, [prompt], chat=False, new_tokens=4)
+        for _ in range(sum(POOLS.values()))
+    ]
+    status, folder = run(completions=write(lines), **turns)
     assert status == 0
-    assert (here / "mse.csv").read_bytes() == (there / "mse.csv").read_bytes()
-    assert any("1 more prompts" in words for words in checks_of(there)[1]["warnings"])
+    assert all(checks_of(folder)[0].values())
+    assert set(pd.read_csv(folder / "prompts.csv")["mean_length"]) == {2}
+    first = json.loads((folder / "completions.jsonl").read_text().splitlines()[0])
+    text = "".join(str(token) for token in lines[0]["tokens"][:3] if token)
+    assert (first["length"], first["text"], first["truncated"]) == (2, text, False)
+    passing = [
+        {**line, "mask": [1, 1, 1, 0], "log_probs": [*line["log_probs"][:1], -1, -1, 0]}
+        for line in lines
+        if 0 not in line["tokens"][:2]
+    ]
+    few = {**turns, "pool": {"reference": 8, "replicate": 8}, "group_sizes": [4]}
+    status, folder = run("passing", completions=write(passing), **few)
+    assert (status, checks_of(folder)[0][LAW]) == (1, False)
 
 
 @dataclass
 class SamplingParams:
-    """What vLLM is asked for, with its own defaults."""
+    """vLLM's, with its own defaults."""
 
     n: int = 1
     temperature: float = 1.0
@@ -235,7 +444,7 @@ class SamplingParams:
     logprobs: int | None = None
 
 
-def fake_vllm(policy, temperature=None):
+def fake_vllm(policy, temperature):
     """Make a module in which LLM draws from a policy, in the form of vLLM's answers."""
 
     class LLM:
@@ -243,61 +452,31 @@ def fake_vllm(policy, temperature=None):
             assert (logprobs_mode, dtype) == ("processed_logprobs", "float32")
 
         def generate(self, texts, wanted):
-            assert (wanted.top_p, wanted.top_k, wanted.stop, wanted.logprobs) == (
-                1,
-                -1,
-                None,
-                0,
-            )
-            law = replace(policy, temperature=temperature or wanted.temperature)
-            return [
-                SimpleNamespace(outputs=self._draw(law, text, wanted)) for text in texts
-            ]
+            law = wanted.top_p, wanted.top_k, wanted.stop, wanted.logprobs
+            assert law == (1, -1, None, 0)
+            mine = replace(policy, temperature=temperature or wanted.temperature)
+            return [SimpleNamespace(outputs=draw(mine, text, wanted)) for text in texts]
 
-        def _draw(self, law, text, wanted):
-            tokens = policy.tokenizer(text).input_ids
-            shape = uniforms(7, text, "replicate", range(wanted.n), wanted.max_tokens)
-            drawn = drawing.draw(law, tokens, shape, text)
-            own = token_log_probs(law, tokens, drawn).tolist()
-            for row, log_probs in zip(drawn.unpadded, own, strict=True):
-                at = [
-                    {token: SimpleNamespace(logprob=value)}
-                    for token, value in zip(row.tolist(), log_probs, strict=False)
-                ]
-                yield SimpleNamespace(token_ids=tuple(row.tolist()), logprobs=at)
+    def draw(law, text, wanted):
+        tokens = policy.tokenizer(text).input_ids
+        numbers = uniforms(7, text, "replicate", range(wanted.n), wanted.max_tokens)
+        drawn = drawing.draw(law, tokens, numbers, text)
+        own = token_log_probs(law, tokens, drawn).tolist()
+        for row, log_probs in zip(map(tuple, drawn.unpadded), own, strict=True):
+            pairs = zip(map(int, row), log_probs, strict=False)
+            at = [{token: SimpleNamespace(logprob=value)} for token, value in pairs]
+            yield SimpleNamespace(token_ids=tuple(map(int, row)), logprobs=at)
 
     return SimpleNamespace(LLM=LLM, SamplingParams=SamplingParams)
 
 
 @pytest.mark.parametrize("temperature", [None, 0.3], ids=["the law", "another"])
 def test_what_vllm_draws_is_read(temperature, write_probe, tmp_path, run, monkeypatch):
-    path = write_probe(**LARGE)
+    path, out = write_probe(), tmp_path / "drawn.jsonl"
     policy = load_policy(load_probe(path), tmp_path)
     monkeypatch.setitem(sys.modules, "vllm", fake_vllm(policy, temperature))
     monkeypatch.chdir(tmp_path)
-    out = tmp_path / "drawn.jsonl"
     runpy.run_module("probes.making.vllm_completions")["main"](str(path), str(out))
-    status, folder = run(completions=str(out), **LARGE)
+    status, folder = run(completions=str(out))
     assert status == (temperature is not None)
-    assert checks_of(folder)[0]["completions are the policy's"]["ok"] is not bool(status)
-
-
-def test_the_file_is_not_kept_in_memory(write_probe, tmp_path):
-    """Of 5 MB, an index of eight bytes a line."""
-    values = yaml.safe_load(write_probe().read_text())
-    path = tmp_path / "large.jsonl"
-    tokens = list(range(100_000, 102_500))  # 20 kB of text
-    with path.open("w") as file:
-        for index in range(5):
-            line = json.dumps({"prompt": f"p{index}", "tokens": tokens})
-            file.writelines(f"{line}\n" for _ in range(60))
-    changes = {"pool": {"reference": 32, "replicate": 16}, "completions": str(path)}
-    probe = load_probe(write_probe(**{**values, **changes}))
-    prompts = load_prompts(probe.prompts, tmp_path)
-    tracemalloc.start()
-    found = find_completions(probe, prompts, tmp_path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert path.stat().st_size > 5e6
-    assert peak < 5e5
-    assert {len(pools["reference"]) for pools in found.offsets.values()} == {32}
+    assert checks_of(folder)[0][OWN] is not bool(status)

@@ -1,0 +1,243 @@
+"""Completions are drawn from exactly the policy, whatever is drawn together."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from enumerated import as_completions, ends, enumerate_policy
+from models import random_policy
+from mse_lab.errors import InputError
+from mse_lab.policy import sampling as drawing
+from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.log_probabilities import (
+    SharedPrefix,
+    _token_log_probs,
+    completion_log_probs,
+    completion_logits,
+    sequence_log_probs,
+    sum_over_tokens,
+)
+from mse_lab.policy.sampling import draw, draw_together, invert
+from mse_lab.policy.stop_strings import StopStrings
+from mse_lab.probe.streams import uniforms
+from mse_lab.scores.score_block import score_block
+from stopped_policies import stopped_policy
+
+PROMPT, OTHER, POSITIONS, VOCABULARY = [3, 4, 2], [5, 3, 3], 3, 6
+COUNT = 2000
+NUMBERS = uniforms(0, "a", "replicate", range(COUNT), POSITIONS)
+
+POLICIES = {
+    "one end, hot": lambda: replace(plain_policy(ends=(1,)), temperature=2.0),
+    "two ends, cold": lambda: replace(plain_policy(ends=(1, 2)), temperature=0.5),
+    "## or cc": lambda: stopped_policy("##", "cc"),
+    "b": lambda: stopped_policy("b"),
+    "no cache": lambda: random_policy("openai-gpt", vocabulary=VOCABULARY, ends=(1,)),
+}
+
+
+def plain_policy(ends):
+    return random_policy(vocabulary=VOCABULARY, ends=ends)
+
+
+@pytest.fixture(scope="module", params=POLICIES)
+def policy(request):
+    return POLICIES[request.param]()
+
+
+def tokens_of(drawn):
+    return [tuple(row.tolist()) for row in drawn.unpadded]
+
+
+def test_the_drawn_law_is_the_differentiated_one(policy):
+    """By enumeration: chi-square of what is drawn, log pi, and E[W] = 0.
+
+    It fails if a token that ends a completion is left out or counted twice. False alarm of
+    chi-square 1e-6 for each policy.
+    """
+    positions = 3 if policy.stops else 2  # A string may span tokens.
+    known = enumerate_policy(policy, PROMPT, VOCABULARY, positions, lambda tokens: 0)
+    all_types = as_completions(known.completions)
+    log_probs = sequence_log_probs(policy, PROMPT, all_types).detach().numpy()
+    np.testing.assert_allclose(np.exp(log_probs), known.probabilities, rtol=1e-6)
+    gram, p = score_block(policy, PROMPT, all_types, None).gram_NN, known.probabilities
+    assert abs(p @ gram @ p) < 1e-12 * (p @ np.diag(gram))
+    found = Counter(tokens_of(draw(policy, PROMPT, NUMBERS[:, :positions], "a")))
+    assert set(found) <= set(known.completions)
+    observed = np.array([found[tokens] for tokens in known.completions])
+    frequent = COUNT * p >= 5
+    observed = np.append(observed[frequent], observed[~frequent].sum())
+    expected = COUNT * np.append(p[frequent], p[~frequent].sum() + 1e-12)
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    assert stats.chi2.sf(statistic, len(expected) - 1) > 1e-6
+
+
+def in_small_buffers(policy, prompt, numbers):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(drawing, "ROOM", 1)
+        return draw(policy, prompt, numbers, "a")
+
+
+HOW = {
+    "in batches": lambda policy, prompt, numbers: draw(
+        policy, prompt, numbers, "a", max_batch=7
+    ),
+    "in another order": lambda policy, prompt, numbers: draw(
+        policy, prompt, numbers[::-1].copy(), "a"
+    )[np.arange(len(numbers))[::-1]],
+    "in two calls": lambda policy, prompt, numbers: concatenate(
+        [draw(policy, prompt, part, "a") for part in (numbers[:9], numbers[9:])]
+    ),
+    "beside another prompt": lambda policy, prompt, numbers: draw_together(
+        policy, [OTHER[: len(prompt)], prompt], np.stack([1 - numbers, numbers])
+    )[1],
+    "in small buffers": in_small_buffers,
+}
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, PROMPT[:1]], ids=["prompt", "one token"])
+@pytest.mark.parametrize("how", HOW)
+def test_a_completion_is_a_function_of_its_numbers(policy, how, prompt):
+    """And its log-probability is that of the whole sequence."""
+    numbers = NUMBERS[:40]
+    whole, found = draw(policy, prompt, numbers, "a"), HOW[how](policy, prompt, numbers)
+    assert tokens_of(found) == tokens_of(whole)
+    assert found.ended_N.tolist() == whole.ended_N.tolist()
+    again = sequence_log_probs(policy, prompt, found).numpy()
+    np.testing.assert_allclose(found.log_probs_N, again, rtol=1e-9)
+
+
+def test_a_completion_ends_with_the_first_token_that_ends_it(policy):
+    """It is the beginning of what the same numbers draw where nothing ends."""
+    drawn = draw(policy, PROMPT, NUMBERS[:200], "a")
+    free = draw(replace(policy, stops=None, end_tokens=()), PROMPT, NUMBERS[:200], "a")
+    for tokens, ended, whole in zip(
+        tokens_of(drawn), drawn.ended_N, tokens_of(free), strict=True
+    ):
+        lengths = range(1, POSITIONS + 1)
+        first = next((n for n in lengths if ends(policy, whole[:n])), None)
+        assert (tokens, ended) == (whole[:first], first is not None)
+
+
+def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):
+    """Every step reads as many rows as there are distinct beginnings still unfinished."""
+    policy, honest, rows = random_policy(), drawing.next_log_probabilities, []
+
+    def counted(policy, tokens_N1, cache):
+        rows.append(len(tokens_N1))
+        return honest(policy, tokens_N1, cache)
+
+    monkeypatch.setattr(drawing, "next_log_probabilities", counted)
+    drawn = tokens_of(draw(policy, PROMPT, NUMBERS[:200], "a"))
+    assert rows == [
+        len({own[:step] for own in drawn if len(own) > step}) for step in range(POSITIONS)
+    ]
+
+
+def test_invert_gives_the_first_token_whose_sum_exceeds_u():
+    log_probs = torch.tensor([[0.25, 0.0, 0.5, 0.25], [0.0, 1.0, 0.0, 0.0]]).log()
+    # Sums 1/4, 1/4, 3/4, 1; token 1 has probability 0 and is never given.
+    u = torch.tensor([0.0, 0.9, 0.2499, 0.25, 0.7499, 0.0, 0.9999], dtype=torch.float64)
+    row = torch.tensor([0, 1, 0, 0, 0, 1, 0])
+    assert invert(log_probs, u, row).tolist() == [0, 1, 0, 2, 2, 1, 3]
+
+
+def test_the_gradient_of_a_token_is_autograds():
+    logits = torch.arange(30.0).double().sin().reshape(2, 3, 5).requires_grad_()
+    tokens = torch.tensor([[0, 4, 2], [1, 1, 3]])
+    weights = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]]).double()
+    expected = torch.log_softmax(logits, -1).gather(-1, tokens[..., None])[..., 0]
+    found = _token_log_probs(logits, tokens)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad((weights * found).sum(), logits),
+        torch.autograd.grad((weights * expected).sum(), logits),
+    )
+
+
+SOME = as_completions([(4, 1), (5, 6, 7)])
+
+
+def test_a_sum_ends_with_its_completion():
+    """What follows the end token counts nothing, NaN neither; nor does padding."""
+    log_probs = torch.tensor([[-1.0, -2.0, torch.nan], [-1.0, -2.0, -4.0]])
+    assert sum_over_tokens(log_probs, SOME).tolist() == [-3.0, -7.0]
+    policy = random_policy()
+    whole = sequence_log_probs(policy, PROMPT, SOME)
+    after = completion_log_probs(policy, SharedPrefix(policy, PROMPT), SOME)
+    torch.testing.assert_close(whole, after)
+    torch.testing.assert_close(whole, sequence_log_probs(policy, PROMPT, SOME, padding=2))
+
+
+CACHES = {
+    **{"qwen2": True, "gemma3_text": True},
+    **{"openai-gpt": False, "mamba": False, "bamba": False, "lfm2": False},
+}
+
+
+@pytest.mark.parametrize("architecture", CACHES)
+@pytest.mark.parametrize("prompt", [[3, 4, 5, 6], [3]], ids=["prompt", "one token"])
+def test_logits_are_those_of_the_whole_text(architecture, prompt):
+    policy, tokens = random_policy(architecture), torch.tensor([[4, 5, 6], [3, 7, 1]])
+    prefix = SharedPrefix(policy, prompt)
+    assert (prefix.cache is not None) is CACHES[architecture]
+    whole = torch.cat([torch.tensor(prompt).expand(2, -1), tokens], dim=1)
+    expected = policy.model(whole, use_cache=False).logits[:, len(prompt) - 1 : -1]
+    found = completion_logits(policy, prefix, tokens)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_cache_that_the_model_leaves_empty_is_not_used():
+    policy = random_policy()
+    forward = policy.model.forward
+
+    def forgetful(tokens, past_key_values=None, **options):
+        return forward(tokens, **options | {"use_cache": False})
+
+    policy.model.forward = forgetful
+    assert SharedPrefix(policy, PROMPT).cache is None
+
+
+def test_completions_are_told_apart_by_their_own_tokens():
+    """Whatever stands behind them; and their parts, joined, are the whole."""
+    tokens = np.array([[5, 1, 7], [5, 1, 8], [5, 3, 1], [5, 1, 1], [5, 3, 1]])
+    drawn = Completions(tokens, np.array([2, 2, 3, 3, 3]), np.zeros(5), np.ones(5, bool))
+    distinct, place = drawn.distinct()
+    assert tokens_of(distinct) == [(5, 1), (5, 3, 1), (5, 1, 1)]
+    assert place.tolist() == [0, 0, 1, 2, 1]
+    for name, array in vars(concatenate([drawn[:1], drawn[1:]])).items():
+        np.testing.assert_array_equal(array, vars(drawn)[name])
+
+
+def test_the_text_for_the_reward_stops_before_the_string():
+    texts = {
+        (2, 3): "a",
+        (3,): "",
+        (4, 4): "",
+        (2, 2, 4): "a#a",
+        (2, 5): "a#",
+        (2, 1): "a#",
+    }
+    drawn = as_completions(list(texts))
+    assert drawn.texts(stopped_policy("##", "c")) == list(texts.values())
+
+
+def test_a_special_token_between_its_parts_does_not_hide_a_string():
+    """Decoding leaves special tokens out, however many of them were drawn."""
+    stops = stopped_policy("##").stops
+    assert stops.end([2, *[0] * 50, 4])
+    assert not stops.end([2, *[0] * 50, 5])
+
+
+def test_strings_that_no_text_contains_and_those_of_the_chat_template_are_refused():
+    policy = stopped_policy("##")
+    with pytest.raises(InputError, match="a special token"):
+        StopStrings.of(["<end>"], policy.tokenizer)
+    with pytest.raises(InputError, match="the chat template ends with it"):
+        policy.stops.refuse_in("[What? ] ## Answer:", " What? ")
+    policy.stops.refuse_in("## What?", "What?")
+    assert StopStrings.of([], policy.tokenizer) is None

