@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.borrowed_model import borrow_policy
-from mse_lab.policy.fingerprint import fingerprint_of_settings
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.identity import identify
 from mse_lab.probe.probe_files import parse_probe
@@ -126,8 +124,6 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
         identity = ""
         if folder is not None:
             identity = identify_reward(function, reward) if named else identify(reward)
-            more = fingerprint_of_settings(policy.model, tokenizer, policy.end_tokens)
-            policy = replace(policy, identity={**policy.identity, **more})
         spec = RunSpec(
             name=name or Path(_model_path(model)).name,
             probe=probe,

@@ -13,12 +13,14 @@ block of completions.
 """
 
 import functools
+import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError, shown
@@ -32,7 +34,6 @@ from mse_lab.mse.rule import Decision, Stopped
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.fingerprint import fingerprint_in_memory
 from mse_lab.policy.log_probabilities import sum_over_tokens, token_log_probs
 from mse_lab.probe.rewards import supplied
 from mse_lab.probe.streams import stream
@@ -130,6 +131,16 @@ def _compare_samplers(subject: Subject, index: int, drawn: Completions) -> Float
     policy, tokens = subject.policy, subject.tokens[index]
     log_probs_N = sum_over_tokens(token_log_probs(policy, tokens, drawn).double(), drawn)
     return log_likelihood_ratios(policy, tokens, drawn, log_probs_N.cpu().numpy())
+
+
+def fingerprint_in_memory(model: Any) -> str:
+    """Hash some numbers of every parameter of a model."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        flat = parameter.detach().flatten()
+        some = flat[:: max(1, len(flat) // 4096)].cpu().contiguous()
+        digest.update(some.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 class WatchedRollouts:

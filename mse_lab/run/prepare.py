@@ -15,6 +15,7 @@ from typing import Any
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.measurement.subject import Inputs, Subject, make_subject
+from mse_lab.policy.answers import identify_answers
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.supplied_completions import Supplied, find_completions
 from mse_lab.probe.identity import digest
@@ -49,11 +50,17 @@ class RunContext:
 
     spec: RunSpec
     subject: Subject
+    answers: Mapping[str, str]  # What the loaded model reads and answers, by part.
+
+    @property
+    def of_model(self) -> dict[str, str]:
+        """Identity of the policy: of its files, and of what it answers, by part."""
+        return {**self.subject.policy.identity, **self.answers}
 
     @property
     def identity(self) -> dict[str, str]:
-        """Identity of the checkpoint and of the user's own code, by part."""
-        return {**self.subject.policy.identity, **self.spec.code}
+        """Identity of the policy and of the user's own code, by part."""
+        return {**self.of_model, **self.spec.code}
 
     @cached_property
     def _digest(self) -> str:
@@ -118,4 +125,6 @@ def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> Ru
     subject, supplied = make_subject(spec, policy, scored), spec.supplied
     if supplied is not None:
         spec.processes.agree(lambda: supplied.validate(policy, spec.probe))
-    return RunContext(spec, subject)
+    # Those of the first process: another machine's may round otherwise.
+    answers = spec.processes.agree(lambda: identify_answers(policy, subject.tokens))
+    return RunContext(spec, subject, answers)

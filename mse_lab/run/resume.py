@@ -80,7 +80,7 @@ def begin_or_resume(context: RunContext, *, fresh: bool) -> list[int]:
 
     With `fresh` what the folder holds of an earlier run is removed first.
     """
-    spec, identity = context.spec, context.subject.policy.identity
+    spec, identity = context.spec, context.of_model
     results = spec.results
     if fresh:
         results.clear()

@@ -35,7 +35,8 @@ def execute(
     An error in the user's input loses no measurement. Without a `policy` the probe's is
     loaded. With `fresh` what the folder holds of an earlier run is removed.
     """
-    identity = policy.identity if policy else None
+    held = attach_model(spec, policy) if policy else None
+    identity = held.of_model if held else None
     processes, folder = spec.processes, spec.results.path
     # After a lost process, a restart keeps what this command has measured.
     fresh = fresh and not processes.restarted
@@ -44,7 +45,7 @@ def execute(
     )
     if outcome:
         return outcome
-    context = attach_model(spec, policy) if policy else load(spec)
+    context = held or load(spec)
     # An old run is removed only now, when all input is known to be usable.
     processes.meet()
     with processes.locked(folder):

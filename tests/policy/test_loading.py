@@ -19,7 +19,6 @@ from gguf_files import WORDS, write_gguf
 from models import random_model, random_policy, randomise, write_adapter
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as loading
-from mse_lab.policy import fingerprint as identities
 from mse_lab.policy.fingerprint import fingerprint, identify_model
 from mse_lab.policy.location import Location, locate
 from mse_lab.policy.policy import load_policy, pick_device, select_parameters
@@ -415,11 +414,7 @@ def test_a_cache_that_lacks_the_weights_is_not_enough_without_a_network(hub, tmp
 # Identity: the content of a folder.
 
 
-@pytest.mark.parametrize("sampled", [False, True], ids=["whole", "sampled"])
-def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint, monkeypatch, sampled):
-    if sampled:
-        for name, value in (("WHOLE_BYTES", 0), ("PIECE_BYTES", 8), ("PIECES", 64)):
-            monkeypatch.setattr(identities, name, value)
+def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint):
     before = fingerprint(copy)
     assert before == fingerprint(checkpoint)
     os.utime(copy / WEIGHTS, (0, 0))
@@ -440,20 +435,6 @@ def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint, monkeypatch, sa
         change(copy)
         assert fingerprint(copy) not in seen
         seen.add(fingerprint(copy))
-
-
-def test_a_large_file_is_sampled_from_end_to_end(tmp_path, monkeypatch):
-    """Of 1000 bytes in 10 pieces of 8 every hundredth begins one."""
-    for name, value in (("WHOLE_BYTES", 0), ("PIECES", 10), ("PIECE_BYTES", 8)):
-        monkeypatch.setattr(identities, name, value)
-    seen = {}
-    for at in (None, 0, 7, 8, 99, 900, 907, 908):
-        content = bytearray(1000)
-        if at is not None:
-            content[at] = 1
-        (tmp_path / "model.bin").write_bytes(content)
-        seen[at] = fingerprint(tmp_path)
-    assert {at for at, found in seen.items() if found == seen[None]} == {None, 8, 99, 908}
 
 
 # Rights: what another user may not read or enter.

@@ -4,71 +4,37 @@ from functools import partial
 
 import pytest
 
-from mse_lab.probe import identity
 from mse_lab.probe.foreign_code import load_function
 from mse_lab.probe.identity import UNKNOWN, identify, identify_named
 
-FILES = {
-    "graded_here.py": "import near, numpy\nfrom starred import *\n"
-    "def reward(text, row):\n    import late\n"
-    "    __import__('named'), __import__('importlib').import_module('package.late')\n",
-    "starred.py": "",
-    "near.py": "from package.inner import x\n",
-    "late.py": "",
-    "named.py": "",
-    "package/late.py": "",
-    "package/__init__.py": "",
-    "package/inner.py": "from . import beside\nimport far\ndef x(text, row): ...\n",
-    "package/beside.py": "",
-    "package/other.py": "",
-    "far.py": "",
-}
-OF_PACKAGE = {"package/__init__.py", "package/inner.py", "package/beside.py"}
-
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder of modules, on the path."""
-    (tmp_path / "package").mkdir()
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+def file(tmp_path, monkeypatch):
+    """The file of a reward, on the path."""
+    path = tmp_path / "graded_here.py"
+    path.write_text("def reward(text, row): return 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
+    return path
 
 
-def files_that_count(folder, name):
-    """Which of the files change the identity of a function when they are changed."""
-    function, _ = load_function(name, "reward")
-    before, found = identify_named(function, name), set()
-    for file, text in FILES.items():
-        (folder / file).write_text(f"{text}y = 1")
-        if identify_named(function, name) != before:
-            found.add(file)
-        (folder / file).write_text(text)
-    assert identify_named(function, name) == before
-    return found
+@pytest.mark.parametrize("how", ["by name", "as it is"])
+def test_a_function_counts_with_its_whole_file(file, how):
+    function, _ = load_function("graded_here:reward", "reward")
 
+    def found():
+        if how == "as it is":
+            return identify(function)
+        return identify_named(function, "graded_here:reward")
 
-def test_a_module_counts_with_what_it_imports_from_its_folder(folder):
-    """One of a package with what it imports from the package."""
-    assert files_that_count(folder, "graded_here:reward") == {*FILES} - {"package/other.py"}
-    assert files_that_count(folder, "package.inner:x") == OF_PACKAGE
-
-
-def test_of_what_is_installed_its_own_file_counts_alone(folder, monkeypatch):
-    monkeypatch.setattr(identity, "_PACKAGE", folder)
-    assert files_that_count(folder, "graded_here:reward") == {"graded_here.py"}
+    before, text = found(), file.read_text()
+    file.write_text(f"{text}LIMIT = 1\n")
+    assert found() != before
+    file.write_text(text)
+    assert found() == before
 
 
 def closure(limit):
     return lambda text, row: limit
-
-
-def test_a_module_s_function_counts_by_its_source(folder):
-    function, _ = load_function("graded_here:reward", "reward")
-    before = identify(function)
-    (folder / "late.py").write_text("y = 1")
-    assert identify(function) != before
 
 
 def with_default(limit):

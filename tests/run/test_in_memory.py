@@ -126,7 +126,7 @@ def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
     assert run_mse.main(["claims", str(out)]) == 0
     other = random_model("qwen2", vocabulary=4, eos_token_id=0)
     other.name_or_path = parts[0].name_or_path
-    with pytest.raises(InputError, match="it began with another model"):
+    with pytest.raises(InputError, match="it began with another answer of the model"):
         measure([other, parts[1]], reward=reward, out=out)
 
 
@@ -149,21 +149,86 @@ def test_another_function_is_another_reward(parts, tmp_path):
         measure(parts, reward=rewards[2], out=tmp_path)
 
 
-def test_other_settings_and_tokens_are_seen(parts, tmp_path):
-    """Of the same weights, where only the folder is there to tell."""
-    model, tokenizer = parts
-    measure(parts, out=tmp_path)
-    other, end = deepcopy(model), deepcopy(model)
-    other.config.rms_norm_eps = 0.5
-    end.generation_config.eos_token_id = [0, 1]
-    chatty = deepcopy(tokenizer)
-    chatty.chat_template = "{{ messages[0]['content'] }}"
-    with pytest.raises(InputError, match="it began with another model's config"):
-        measure([other, tokenizer], out=tmp_path)
-    for pair in ([end, tokenizer], [model, chatty]):
-        with pytest.raises(InputError, match="it began with another tokenizer"):
-            measure(pair, out=tmp_path)
-    measure([deepcopy(model), deepcopy(tokenizer)], out=tmp_path)
+def _freeze(model, tokenizer, path):
+    """All but the last layer's norm are frozen."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("norm" in name)
+
+
+def _begin_with_a_token(model, tokenizer, path):
+    """The tokenizer puts its first token before each prompt."""
+    honest = tokenizer.__class__.__call__
+
+    class Beginning(tokenizer.__class__):
+        def __call__(self, *given, **options):
+            found = honest(self, *given, **options)
+            nested = isinstance(found["input_ids"][0], list)
+            rows = found["input_ids"] if nested else [found["input_ids"]]
+            for row in rows:
+                row.insert(0, 1)
+            return found
+
+    tokenizer.__class__ = Beginning
+
+
+def _end_earlier(model, tokenizer, path):
+    model.generation_config.eos_token_id = [0, 1]
+
+
+def _normalise_otherwise(model, tokenizer, path):
+    """A setting of the layers, on which no parameter depends."""
+    model.model.norm.variance_epsilon = 0.5
+
+
+def _scale_adapter(model, tokenizer, path):
+    for module in model.modules():
+        if isinstance(getattr(module, "scaling", None), dict):
+            module.scaling["default"] *= 2
+
+
+def _switch_adapter(model, tokenizer, path):
+    model.set_adapter("other")
+
+
+def _adapted(parts, checkpoint, folder):
+    import peft
+
+    model = deepcopy(parts[0])
+    first, other = (write_adapter(checkpoint, folder / name) for name in ("a", "b"))
+    for name, part in zip(("default", "other"), (first, other), strict=True):
+        if name == "default":
+            model = peft.PeftModel.from_pretrained(model, first, is_trainable=True)
+        else:
+            model.load_adapter(part, name, is_trainable=True)
+            for key, parameter in model.named_parameters():
+                if ".other." in key:
+                    parameter.data *= 1.5
+    model.set_adapter("default")
+    return model
+
+
+SILENT = {
+    "frozen layers": (_freeze, False, "set of parameters that count"),
+    "a token before": (_begin_with_a_token, False, "reading of the prompts"),
+    "other end tokens": (_end_earlier, False, "reading of the prompts"),
+    "another setting of a layer": (_normalise_otherwise, False, "answer of the model"),
+    "another scaling": (_scale_adapter, True, "answer of the model"),
+    "another active adapter": (_switch_adapter, True, "set of parameters that count"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("case", SILENT)
+def test_another_policy_does_not_go_on(case, parts, checkpoint, tmp_path):
+    """What files and weights alone do not tell; the same one goes on."""
+    change, adapted, line = SILENT[case]
+    model = _adapted(parts, checkpoint, tmp_path) if adapted else deepcopy(parts[0])
+    tokenizer, out = deepcopy(parts[1]), tmp_path / "out"
+    found = measure([model, tokenizer], out=out)
+    assert measure([model, tokenizer], out=out).mse.equals(found.mse)
+    change(model, tokenizer, tmp_path)
+    with pytest.raises(InputError, match=f"it began with another .*{line}"):
+        measure([model, tokenizer], out=out)
 
 
 def reward_of_parity(text, prompt):
