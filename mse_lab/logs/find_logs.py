@@ -17,9 +17,24 @@ from typing import NamedTuple, NoReturn
 
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs.forms import Form, Given, recognise
-from mse_lab.logs.left_out import LeftOut
 from mse_lab.probe.plain_text import reading
 from mse_lab.probe.rows import PICKLES, SUFFIXES, head_of, suffix_of
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Something that was not counted, or is missing."""
+
+    count: int
+    what: str  # In words, behind the count.
+    remedy: str = ""  # What would keep it.
+    where: str = ""  # The first of it.
+
+    def line(self) -> str:
+        """Say it."""
+        where = f" ({shorten(self.where)})" if self.where else ""
+        remedy = f" {self.remedy[:1].upper()}{self.remedy[1:]}." if self.remedy else ""
+        return f"{self.count:,} {self.what}{where}.{remedy}"
 
 
 @dataclass

@@ -18,8 +18,8 @@ from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten, shown
 from mse_lab.logs import trl
 from mse_lab.logs.collect import OTHER
+from mse_lab.logs.find_logs import LeftOut
 from mse_lab.logs.forms import refuse_total
-from mse_lab.logs.left_out import LeftOut
 from mse_lab.logs.read_logs import Log
 from mse_lab.mse.zero_variance import equal_share
 from mse_lab.probe.records import PART
@@ -192,8 +192,9 @@ class _ById(NamedTuple):
 
     @property
     def _text(self) -> str:
-        """The column of the prompt's text."""
-        return self.log.source.form.columns.get("prompt", "prompt")
+        """The column that names the prompt."""
+        columns = self.log.source.form.columns
+        return columns.get("prompt_id", columns.get("prompt", "prompt"))
 
     def name(self, group: int) -> str:
         """Name a group in a message."""
@@ -254,18 +255,21 @@ class _ById(NamedTuple):
                     f"group={self._text} if neither"
                 )
 
-    def refuse_shared_text(self) -> None:
-        """Refuse a text that several prompts of a step seem to share."""
+    def refuse_several(self, *, alone: bool) -> None:
+        """Refuse a group that seems to be several: one larger than others.
+
+        Of a prompt's text also the only one (`alone`): all prompts may share it.
+        """
         common = _largest_mode(self.size_K)
         large = np.flatnonzero(self.size_K > common)[:1].tolist()
-        alone = self.table["prompt"].nunique() == 1 and len(self.table) > 1
+        alone &= self.table["prompt"].nunique() == 1 and len(self.table) > 1
         for group in large or [0] * alone:
             than = f"others {common}" if large else "and there is no other prompt"
             raise InputError(
-                f"{self.name(group)} has {self.size_K[group]} completions, {than}: do "
-                "prompts share this text? Name what identifies them, --columns "
-                f"prompt_id=... or group=..., or group={self._text} if they do not; "
-                "--group-size G cuts by order"
+                f"{self.name(group)} has {self.size_K[group]} completions, {than}: are "
+                "these several groups, of prompts that share a text or an id? Name what "
+                "tells them apart, --columns prompt_id=... or group=..., or "
+                f"group={self._text} if they are one; --group-size G cuts by order"
             )
 
 
@@ -288,8 +292,7 @@ def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
         by_id.refuse_numbers()
     else:
         by_id.refuse_other_ids()
-        if "prompt_id" not in named:
-            by_id.refuse_shared_text()
+        by_id.refuse_several(alone="prompt_id" not in named)
     return group_N
 
 

@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs.collect import Collector
-from mse_lab.logs.find_logs import Source, find_logs
+from mse_lab.logs.find_logs import LeftOut, Source, find_logs
 from mse_lab.logs.forms import Form, Given, recognise
-from mse_lab.logs.left_out import LeftOut
 from mse_lab.probe.records import Records, read_records
 from mse_lab.probe.rows import Faults, Rows, frame_rows, read_rows
 

@@ -10,9 +10,9 @@ import pandas as pd
 
 from mse_lab.arrays import Flags, Floats
 from mse_lab.logs import values
+from mse_lab.logs.find_logs import LeftOut
 from mse_lab.logs.forecast import Forecast, forecast, share_of_groups
 from mse_lab.logs.groups import Groups
-from mse_lab.logs.left_out import LeftOut
 from mse_lab.logs.read_logs import Log
 from mse_lab.mse.cluster_means import cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate

@@ -24,7 +24,7 @@ import pandas as pd
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, shorten
-from mse_lab.logs.left_out import LeftOut
+from mse_lab.logs.find_logs import LeftOut
 from mse_lab.probe.records import PART
 
 _FUNCTION = re.compile(r"rewards/(.+)/mean")
@@ -126,7 +126,8 @@ def leave_out(
 ) -> tuple[pd.DataFrame, list[LeftOut]]:
     """Leave out evaluations and repeated batches; order what is left by its steps.
 
-    Files that were asked for by name are no evaluations.
+    Files that were named one by one (`asked`) hold no evaluation unless the state says so;
+    where there is nothing else, evaluations are read.
     """
     sorts: dict[str, list[Segment]] = {
         one: [] for one in ("training", "evaluated", "repeated", "unknown")
@@ -139,11 +140,13 @@ def leave_out(
             sort = "repeated" if before[1] == "training" else before[1]
         sorts[sort].append(one)
         before = one, "training" if sort == "repeated" else sort
-    if not sorts["training"]:
+    if not sorts["training"] and not asked:
         raise InputError(
             "evaluations only, which TRL writes over the rollouts of their steps; "
-            f"{KEEP}. To read them name the files"
+            f"{KEEP}. To read them name their files"
         )
+    if not sorts["training"]:
+        sorts |= {"training": sorts["evaluated"], "evaluated": []}
     left_out = [*_left_out(sorts, state)]
     if not asked:
         left_out += _missing(segments)
@@ -153,11 +156,10 @@ def leave_out(
 
 def _sort(step: int, state: State | None, *, asked: bool) -> str:
     """Say what a step's file holds; before the first step TRL writes evaluations alone."""
-    if asked:
-        return "training"
     if step == 0 or (state and step in state.evaluated):
         return "evaluated"
-    return "unknown" if state and state.evaluated and step > state.last_step else "training"
+    told = asked or not (state and state.evaluated) or step <= state.last_step
+    return "training" if told else "unknown"
 
 
 def _left_out(

@@ -341,12 +341,13 @@ class _Listed(NamedTuple):
 def _lists_values(name: str, value: Any) -> bool:
     """Whether a value is a list of values, one of each completion.
 
-    A list of numbers or mappings is a single prompt, its token ids or messages.
+    A list of numbers or mappings is a single prompt or completion, its token ids or
+    messages.
     """
     if not isinstance(value, list):
         return False
     if name in _OF_TOKENS:
         return all(isinstance(one, list | None) for one in value)
-    if name == "prompt":
-        return bool(value) and all(isinstance(one, str | list) for one in value)
+    if name in ("prompt", "completion"):
+        return all(isinstance(one, str | list | None) for one in value)
     return True

@@ -151,7 +151,8 @@ def test_evaluations_are_left_out_by_the_state(tmp_path):
     assert left_out(found) == [(2, EVALUATION), (2, "after 8, that of trainer_s")]
     assert 'Eval_strategy="no" keeps them' in found.notes[0]
     named = sorted((folder / "completions").glob("*.parquet"))
-    assert told(read(named))["completions"] == len(BASE)
+    assert told(read(named))["completions"] == len(BASE) - 48
+    assert told(read(named[3]))["completions"] == 24
 
 
 def test_the_newest_state_counts(tmp_path):
