@@ -202,8 +202,8 @@ BAD_FILES = [
     ("x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
      "8 completions are drawn together (per_device_train_batch_size = 8, "),
     ("x.yaml", "{num_generations: 8, per_device_train_batch_size: 4, steps_per_generation:",
-     "a step has 4 completions, no whole groups of num_generations = 8; change one, or give"
-     "--processes"),
+     "a step has 4 completions, no whole groups of num_generations = 8; change one, or "
+     "give --processes"),
     ("x.yaml", "{num_generations: 8, generation_batch_size: 32, steps_per_generation: 2}",
      "TRL takes one of them"),
 ]  # fmt: skip
