@@ -198,7 +198,7 @@ BAD_JSON = [
 @pytest.mark.parametrize(
     ("read", "text", "line"),
     [(parse_yaml, *one) for one in BAD_YAML] + [(parse_json, *one) for one in BAD_JSON],
-    ids=lambda value: repr(value)[:30],
+    ids=lambda value: getattr(value, "__name__", repr(value)[:30]),
 )
 def test_text_that_is_refused(read, text, line):
     with pytest.raises(InputError) as refused:
