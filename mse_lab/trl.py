@@ -3,76 +3,80 @@
     from mse_lab.trl import MSECallback
     trainer = GRPOTrainer(..., callbacks=[MSECallback(data, reward, every=50)])
 
-Where no completions may be drawn besides the training's, it measures the training's own:
-
-    callback = MSECallback(every=50)
-    trainer = GRPOTrainer(..., reward_funcs=callback.watch(reward), callbacks=[callback])
-
-A step of the trainer calls the callback before it draws completions, so the policy that is
-measured is the policy that draws them. The training is the same, bit for bit, with and
-without the callback: a measurement has random streams of its own, and leaves the model's
-modes and gradients as they were.
-
-A callback cannot reach the trainer's reporters, and is asked about a line of the log after
-they have it, but before the screen has it. So its numbers join the next line on the screen
-and in `state.log_history`, where `mse/step` says which step they are of; reporters get them
-at that step (`run/reporters.py`).
+A step calls it before completions are drawn, so the policy that is measured is the policy
+that draws them. The training is the same, bit for bit, with and without it: a measurement
+has random streams of its own, and leaves the model's modes and gradients as they were.
 """
 
+import math
+import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.metadata import version
+from types import MethodType
 from typing import Any
 
 from tqdm import tqdm
 from transformers import TrainerCallback
 
-from mse_lab.answers.advice_evidence import evidence_of_samples
+from mse_lab.answers.advice import Advice
+from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.console import ending
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.measurement.looks import COMPLETIONS, FIRST_COMPLETIONS, FIRST_PROMPTS
-from mse_lab.mse.rule import TOLERANCE
+from mse_lab.mse.regime import overall_norm_ratio
+from mse_lab.mse.rule import TOLERANCE, decide
 from mse_lab.mse.samples import Samples
+from mse_lab.mse.zero_variance import modelled_share
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
+from mse_lab.probe.training import interpret
 from mse_lab.report.advice_files import advise_samples
 from mse_lab.report.advice_report import headline
-from mse_lab.report.callback_log import log_numbers, log_of_rollouts
-from mse_lab.run import live_model
-from mse_lab.run.advise import Sampling
-from mse_lab.run.live_rollouts import WatchedRollouts
-from mse_lab.run.prepare import RunSpec
-from mse_lab.run.processes import SINGLE_PROCESS, Processes
-from mse_lab.run.reporters import Reporters
-from mse_lab.run.trainer_processes import join_trainer
+from mse_lab.results.tables import columns_of
+from mse_lab.run.in_memory import InMemoryInputs, sample_model
+from mse_lab.scores.module_hooks import replaced_forward
 
-Measurement = tuple[RunSpec, Sampling]  # What was measured, and how that ended.
+# The version of TRL whose callbacks are known, and what is read of its settings.
+TRL_VERSION = "1.16"
+SETTINGS = (
+    *("num_generations", "num_iterations", "max_completion_length", "temperature"),
+    *("chat_template_kwargs", "generation_kwargs", "mask_truncated_completions"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "world_size"),
+    *("torch_compile", "ddp_timeout", "seed"),
+)
+
+# Settings that change the law of completions, and their values that leave it as it is.
+UNCHANGED: dict[str, tuple[Any, ...]] = {
+    **{"top_p": (1.0,), "top_k": (0, None), "min_p": (0.0, None)},
+    "repetition_penalty": (1.0,),
+}
+HARMLESS = {"do_sample": (True,), "use_cache": (True, False)} | UNCHANGED
+
+# The share of a process group's time limit for which the others wait for a measurement.
+PATIENCE = 0.5
 
 
 class MSECallback(TrainerCallback):
     """Measures the live model of TRL's GRPOTrainer, and logs which group size suits it.
 
-    A measurement stops as `mse_lab.advise` does. The next one begins `every` steps later,
-    or later still where it would exceed its `share` of the training's time. What cannot be
-    measured is said in one line and counted, and the training goes on. Several processes
-    share a measurement, a prompt each at a time; if one of them is lost, all end with a
-    line. Of rollouts the first one measures its own.
-    Weights are measured in the precision in which they are kept, without dropout.
+    A measurement stops as `mse_lab.advise` does. What cannot be measured is said in one
+    line and counted, and the training goes on. Of several processes the first one measures
+    while the others wait, for half of their group's time limit (`ddp_timeout`) at most. The
+    model is measured whole, in the precision in which it is kept, without dropout.
 
-    Without prompts the callback measures the training's own rollouts. It collects those
-    that the reward function made by `watch` is given in this process, G = 4 or more of each
-    prompt, over as many steps as the answer takes. They are of these steps' policies.
-
-    Logged under `mse/`; what is not known is left out:
+    The numbers join the trainer's next line of the log, under `mse/`, wherever it reports
+    to; what is not known is left out:
 
     - `best_group_size`, with `_low` and `_high`, the ends of its 95% interval;
-    - `cost_at_G`, the completions that the size G in use needs for the same error, over
-      those that the best size needs;
-    - `relative_error`, MSE / ||g||^2 of the completions of one step, and `noise_scale`,
-      the completions at which it is 1, both in groups of G;
+    - `progress`, what a step makes of what the true gradient would, N / (N + noise_scale)
+      for the N completions of a step;
+    - `steps_saved`, the share of steps that the size to set saves, 0 where it is in use;
+    - `noise_scale`, the completions at which half of the progress is made, in groups of G;
     - `zero_variance_groups`, their share. Where G is larger than the number of completions
       measured of each prompt, up to four times, a Beta law of the values predicts it;
-    - `rho`, E||W||^2 of right over wrong completions, and `value`, the mean reward;
-    - `steps`, how many steps drew the rollouts, where these are measured.
+    - `rho`, E||W||^2 of right over wrong completions, those of all prompts together;
+    - `value`, the mean reward, and `step`, after which all this was measured.
 
     Args:
         prompts: The training set: a data set, or a list of mappings, with texts or chats in
@@ -80,12 +84,13 @@ class MSECallback(TrainerCallback):
             the same.
         reward: As for TRL, `(completions, **columns) -> list`, called for some completions
             of one prompt; or `(text, row) -> float`.
-        every: Steps from one measurement to the next; the first is before the first step.
-        regret: How much more than the best size the recommended one may cost.
+        every: Steps between measurements, of which the first is before the first step.
+        regret: How much more than the best size the one in use may cost.
         budget: The most completions of a measurement. The default is `share` of those that
             the training draws in all, but at least those of the first look: 48 prompts of
-            8 completions, or of G rollouts where G is larger.
-        share: The share of the training's time that measurements after the first may take.
+            8 completions.
+        share: The share of the training's time that measurements after the first may take;
+            one that would exceed it is left out.
 
     Raises:
         InputError: One of these is not usable.
@@ -93,201 +98,196 @@ class MSECallback(TrainerCallback):
 
     def __init__(
         self,
-        prompts: Any = None,
-        reward: Callable[..., Any] | None = None,
+        prompts: Any,
+        reward: Callable[..., Any],
         *,
         every: int = 50,
         regret: float = TOLERANCE,
         budget: int | None = None,
         share: float = 0.05,
     ) -> None:
-        if not (callable(reward) or prompts is reward is None):
+        if not callable(reward):
             raise InputError(f"reward = {shown(reward)}: give a function")
         for name, value in {"regret": regret, "share": share}.items():
             if not is_share(value):
                 raise InputError(f"{name} = {shown(value)}: give a share such as 0.05")
-        for name, count in {"every": every, "budget": budget}.items():
-            if not (is_count(count) or (count is None and name == "budget")):
+        counts = {"every": every} | ({} if budget is None else {"budget": budget})
+        for name, count in counts.items():
+            if not is_count(count):
                 raise InputError(f"{name} = {shown(count)}: give a whole number from 1")
         self._prompts, self._reward, self._every = prompts, reward, every
         self._regret, self._budget, self._share = regret, budget, share
-        self._rollouts = WatchedRollouts()
         self._reset()
-
-    def watch(self, reward: Callable[..., Any]) -> Callable[..., list[Any]]:
-        """Make the trainer's only reward function, whose rollouts are measured.
-
-        It gives the rewards of `reward`, `(completions, **columns) -> list`.
-        """
-        if self._prompts is not None:
-            raise InputError("prompts are given: leave them out to measure by rollouts")
-        return self._rollouts.watch(reward)
 
     def _reset(self) -> None:
         self.measured, self.skipped = 0, 0
-        self._rollouts.drop()
-        self._began = time.monotonic()
-        self._seconds, self._seconds_of_last = 0.0, 0.0
-        self._next_step, self._said = 0, ("", 0)  # The last verdict, and its size.
+        self._began, self._seconds, self._last = time.monotonic(), 0.0, 0.0
         self._rows: list[dict[str, Any]] = []
-        self._unlogged: dict[str, float] = {}
-        self._reporters: Reporters | None = None
-        self._processes: Processes = SINGLE_PROCESS
+        self._numbers: dict[str, float] = {}  # Not logged yet.
+        self._said = ("", 0)  # The verdict that was printed, and its size.
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Forget an earlier training."""
+        """Forget an earlier training, and go before the reporters.
+
+        They are given a line of the log one after another. Only the list that they stand in
+        knows the order, and it is the caller's.
+        """
         self._reset()
-        if not self._rollouts.watched:
-            self._processes = join_trainer()
+        callbacks = getattr(sys._getframe(1).f_locals.get("self"), "callbacks", [])
+        if self in callbacks:
+            callbacks.remove(self)
+            callbacks.insert(0, self)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the policy that will draw the step's completions, if that is due."""
-        if not state.is_world_process_zero and self._processes.count == 1:
+        if state.global_step % self._every:
             return
-        if self._rollouts.measurement is None:
-            if state.global_step < self._next_step:
-                return
-            if self._processes.agree(self._exceeds_share):
-                return
-            self._next_step = state.global_step + self._every
-            self._seconds_of_last = 0.0
-        self._attempt(state, partial(self._measure, args, state, given))
-
-    def on_pre_optimizer_step(
-        self, args: Any, state: Any, control: Any, **given: Any
-    ) -> None:
-        """Measure the step's own rollouts, before the policy that drew them changes."""
-        if self._rollouts.measurement:
-            self._attempt(state, partial(self._measure_rollouts, args, state, given))
+        if state.is_world_process_zero and not self._exceeds_share():
+            self._attempt(args, state, given)
+        if args.world_size > 1:
+            args.distributed_state.wait_for_everyone()
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any
     ) -> None:
         """Add the last measurement to a line of the trainer's log."""
-        if logs is not None:
-            logs.update(self._unlogged)
-        if state.log_history:
-            state.log_history[-1].update(self._unlogged)
-        self._unlogged = {}
+        for line in (logs, *state.log_history[-1:]):
+            if line is not None:
+                line.update(self._numbers)
+        self._numbers = {}
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Say what the measurements took."""
-        if self._reporters:
-            self._reporters.close()
-        if not state.is_world_process_zero:
-            return
-        if self._rollouts.measurement:
-            self.skipped += 1
-            count = sum(self._rollouts.measurement.sizes)
-            self._print(f"{count} rollouts were differentiated, too few for an answer")
-            self._rollouts.drop()
-        share = self._seconds / (time.monotonic() - self._began)
-        self._print(
-            f"{self.measured} measurements took {share:.1%} of the training's time; "
-            f"{self.skipped} were skipped"
-        )
+        if state.is_world_process_zero:
+            share = self._seconds / (time.monotonic() - self._began)
+            _print(
+                f"{self.measured} measurements took {share:.1%} of the training's time; "
+                f"{self.skipped} were skipped"
+            )
 
     def _exceeds_share(self) -> bool:
         """Whether another measurement like the last one would take too much time."""
-        passed, last = time.monotonic() - self._began, self._seconds_of_last
-        return self._seconds + last > self._share * (passed + last)
+        passed = time.monotonic() - self._began + self._last
+        return self._seconds + self._last > self._share * passed
 
-    def _attempt(self, state: Any, act: Callable[[], None]) -> None:
-        """Act and take the time; where that fails, say so and count it."""
+    def _attempt(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
+        """Measure and take the time; where that fails, say so and count it."""
         began = time.monotonic()
         try:
-            with live_model.kept_streams(), self._processes.failing_together():
-                act()
+            self._measure(args, state, given)
         except Exception as error:  # Whatever it is, the training goes on.
-            self._rollouts.drop()
             self.skipped += 1
-            line = f"step {state.global_step} is not measured: {ending(error).line}"
-            self._print(line)
-        seconds = time.monotonic() - began
-        self._seconds_of_last += seconds
-        self._seconds += seconds
+            _print(f"step {state.global_step} is not measured: {ending(error).line}")
+        self._last = time.monotonic() - began
+        self._seconds += self._last
 
     def _measure(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
-        """Measure by completions drawn now; or prepare to measure the step's rollouts."""
-        live_model.refuse(args, given)
-        if args.mask_truncated_completions and not (self.measured or self.skipped):
-            self._print(
+        """Log the numbers of the live model; print its advice where that is new."""
+        refuse(args, given)
+        first, step = not (self.measured or self.skipped), state.global_step
+        if first and args.mask_truncated_completions:
+            _print(
                 "mask_truncated_completions = True leaves truncated completions out of the "
                 "loss; they are not left out of what is measured"
             )
-        budget = self._budget or self._default_budget(args, state)
-        if not self._rollouts.watched:
-            found = self._sample(args, state, given, budget)
-            if self._processes.first:
-                self._log(found, args, state, given)
-        else:
-            look = live_model.decide_on(args, self._regret)
-            self._rollouts.expect(args, given["model"], budget, look)
+        advice = advise_samples(evidence := self._sample(args, state, given))
+        self.measured += 1
+        self._numbers = {**log_numbers(advice, evidence), "mse/step": step}
+        if (said := (advice.verdict, advice.set_to)) != self._said:
+            self._said = said
+            _print(f"step {step}: {headline(advice)} {advice.completions} were drawn.")
 
-    def _measure_rollouts(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
-        measurement = self._rollouts.measure(given, args, state.global_step)
-        if measurement is not None:
-            self._log(measurement, args, state, given)
-            self._rollouts.drop()
-
-    def _default_budget(self, args: Any, state: Any) -> int:
-        drawn = state.max_steps * live_model.step_size(args) // args.num_iterations
-        each = max(FIRST_COMPLETIONS, args.num_generations * self._rollouts.watched)
-        return max(FIRST_PROMPTS * each, int(self._share * drawn))
-
-    def _sample(
-        self, args: Any, state: Any, given: Mapping[str, Any], budget: int
-    ) -> Measurement:
+    def _sample(self, args: Any, state: Any, given: Mapping[str, Any]) -> Evidence:
         """Draw completions of the live model until the answer is known."""
-        if self._reward is None:
-            raise InputError(
-                "nothing to measure by: give prompts and a reward, or train with "
-                "reward_funcs=callback.watch(reward)"
-            )
+        # The trainer has worked out the generation batch from what is given, too.
+        values = {"processes": args.world_size, "generation_batch_size": None}
+        setting = interpret("trl", vars(args) | values)
+        question = ask(setting, 0.95, self._regret)
+        drawn = state.max_steps * question.completions // args.num_iterations
+        least = FIRST_PROMPTS * FIRST_COMPLETIONS
+        budget = self._budget or max(least, int(self._share * drawn))
         if not self._rows:
             most = max(budget // FIRST_COMPLETIONS, FIRST_PROMPTS)
             rows = choose_rows(self._prompts, most, args.seed)
             options = args.chat_template_kwargs
             self._rows = as_prompt_set(rows, given["processing_class"], options)
-        reward = as_row_reward(self._reward, state)
-        inputs = live_model.live_inputs(given, args, self._rows, reward, self._processes)
-        look = live_model.decide_on(args, self._regret, COMPLETIONS)
-        return live_model.sample_live(inputs, look, budget)
-
-    def _log(
-        self, measurement: Measurement, args: Any, state: Any, given: Mapping[str, Any]
-    ) -> None:
-        """Report the numbers of a measurement; print its advice where that is new."""
-        spec, ended = measurement
-        evidence = evidence_of_samples(
-            spec.name,
+        model, tokenizer = given["model"], given["processing_class"]
+        prompts = {"source": "memory", "template": "none"}
+        settings = {"prompts": prompts, "sampling": sampling_of(args), "seed": args.seed}
+        reward, name = as_row_reward(self._reward, state), "the live model"
+        inputs = InMemoryInputs(model, tokenizer, self._rows, reward, settings, name)
+        look = partial(decide, question=question, awaited=COMPLETIONS)
+        limit = PATIENCE * args.ddp_timeout if args.world_size > 1 else math.inf
+        # Mixed precision replaces a model's own `forward` by a wrapper.
+        with replaced_forward(model, MethodType(type(model).forward, model)):
+            spec, ended = sample_model(inputs, look, budget, seconds=limit, shown=False)
+        if failed := [check.name for check in ended.checks if check.ok is False]:
+            raise InputError(f"a built-in check failed ({', '.join(failed)})")
+        return evidence_of_samples(
+            name,
             spec.probe,
             Samples.of(ended.prompts),
-            live_model.setting_of(args),
-            live_model.question_of(args, self._regret),
+            setting,
+            question,
             ended.stopped,
             len(spec.prompts),
             warnings=ended.warnings,
         )
-        of_rollouts = self._rollouts.measurement
-        advice = advise_samples(evidence)
-        numbers = log_numbers(advice, evidence)
-        if of_rollouts:
-            numbers["mse/steps"] = len(of_rollouts.steps)
-        self.measured += 1
-        self._unlogged = {**numbers, "mse/step": state.global_step}
-        said, count = (advice.verdict, advice.num_generations), advice.completions
-        if said != self._said:
-            self._said, words = said, headline(advice)
-            line = f"step {state.global_step}: {words} {count} were drawn."
-            if of_rollouts:
-                each = min(of_rollouts.sizes), max(of_rollouts.sizes)
-                steps, engine = of_rollouts.steps, args.use_vllm
-                line = log_of_rollouts(words, steps, count, each, engine=engine)
-            self._print(line)
-        self._reporters = self._reporters or Reporters(args)
-        self._reporters.report(numbers, args, state, given["model"])
 
-    def _print(self, text: str) -> None:
-        if self._processes.first:
-            tqdm.write(f"mse_lab: {one_line(text)}")
+
+def _print(text: str) -> None:
+    tqdm.write(f"mse_lab: {one_line(text)}")
+
+
+def sampling_of(args: Any) -> dict[str, Any]:
+    """Read how completions are drawn; refuse what changes their law."""
+    own = {"max_new_tokens": args.max_completion_length, "temperature": args.temperature}
+    known = HARMLESS | {name: (value,) for name, value in own.items()}
+    given = [(name, getattr(args, name)) for name in UNCHANGED]
+    for name, value in [*given, *(args.generation_kwargs or {}).items()]:
+        if value not in known.get(name, ()):
+            raise InputError(
+                f"{name} = {shown(value)}: completions are not of the policy that is "
+                "differentiated, and cannot be measured; leave it out"
+            )
+    return own
+
+
+def refuse(args: Any, given: Mapping[str, Any]) -> None:
+    """Refuse a version of TRL, or a model, that cannot be measured.
+
+    `args` are the trainer's settings, `given` the arguments of a callback.
+    """
+    lacks = [name for name in (*SETTINGS, *UNCHANGED) if not hasattr(args, name)]
+    lacks += [name for name in ("model", "processing_class") if given.get(name) is None]
+    if lacks:
+        raise InputError(
+            f"TRL {version('trl')} gives a callback no {lacks[0]}, as {TRL_VERSION} does; "
+            f"use GRPOTrainer of trl=={TRL_VERSION}.*"
+        )
+    model = given["model"]
+    compiled = getattr(model, "_compiled_call_impl", None) is not None
+    if compiled or hasattr(model, "_orig_mod") or args.torch_compile:
+        raise InputError("a compiled model cannot be measured; do not compile it")
+
+
+def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
+    """Name the numbers to log; unknown ones are left out."""
+    size, completions = advice.setting.group_size, advice.completions_per_step or 0
+    equal = advice.zero_variance
+    numbers = {
+        **columns_of("best_group_size", advice.best),
+        "progress": advice.progress_at(completions, size).progress.value,
+        "steps_saved": advice.steps_saved.value if advice.steps_saved else None,
+        "noise_scale": advice.noise_scale.value,
+        "zero_variance_groups": (
+            modelled_share(evidence.rewards, size) if equal is None else equal.value
+        ),
+        "rho": overall_norm_ratio(evidence.table.moments, binary=evidence.table.binary),
+        "value": advice.mean_reward,
+    }
+    return {
+        f"mse/{name}": float(value)
+        for name, value in numbers.items()
+        if value is not None and math.isfinite(value)
+    }

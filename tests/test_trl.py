@@ -1,4 +1,4 @@
-"""What the callback cannot measure, and when it measures."""
+"""What the callback cannot measure, when it measures, and who waits."""
 
 import random
 from types import SimpleNamespace
@@ -6,29 +6,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-import transformers
 from torch.distributed.fsdp import FullyShardedDataParallel
 
-import mse_lab
 from mse_lab.errors import InputError
-from mse_lab.run import live_model
 from mse_lab.trl import MSECallback
 from sharded_models import a_part
-from trl_training import BASE, ROWS, SEED, right, settings, state
-
-pytest.importorskip("trl", reason="needs the extra train")
+from trl_training import BASE, ROWS, advise_apart, load, right, settings, state
 
 BUDGET = 192
-INSTRUCT = BASE.with_name("instruct")
 
 
 @pytest.fixture(scope="module")
 def given():
-    model = transformers.AutoModelForCausalLM.from_pretrained(BASE)
-    return {
-        "model": model,
-        "processing_class": transformers.AutoTokenizer.from_pretrained(BASE),
-    }
+    return load()
 
 
 def fail(completions, **columns):
@@ -39,96 +29,93 @@ def needs(completions, solution, **columns):
     return [0.0]
 
 
-class Compiled(torch.nn.Module):
-    """What torch.compile makes of a model, as far as it is looked at."""
-
-    _orig_mod = None
-
-
-compiled_in_place = torch.nn.Linear(1, 1)
-compiled_in_place._compiled_call_impl = print  # As model.compile() does.
+def marked(part, mark):
+    """A small model of which a part has what a wrapper leaves there."""
+    model = load()["model"]
+    setattr(part(model), mark, print)
+    return {"model": model}
 
 
-class InParts(torch.nn.Module):
-    """A model whose parameters are elsewhere, as under ZeRO-3."""
-
-    def parameters(self, *_):
-        """Give one that has the mark of it."""
-        return [SimpleNamespace(ds_id=0)]
-
-
-class Version1(FullyShardedDataParallel):
-    """What FSDP of version 1 makes of a model."""
-
-    def __init__(self):
-        torch.nn.Module.__init__(self)
-
-    def parameters(self, *_):
-        """Give none that could be told."""
-        return []
+def wrapped():
+    """A model of which FSDP 1 has wrapped a layer."""
+    model, one = load()["model"], object.__new__(FullyShardedDataParallel)
+    torch.nn.Module.__init__(one)
+    model.model.layers.append(one)
+    return {"model": model}
 
 
-without = settings()
-del without.num_generations
+IN_PARTS = "holds a part of it only (FSDP, ZeRO-3 or tensor parallelism); give a whole"
+COMPILED = "a compiled model cannot be measured"
+
+
+def trains(**changes):
+    return lambda: {"args": settings(**changes)}
+
+
+def older():
+    args = settings()
+    del args.num_generations
+    return {"args": args}
+
+
+# What the callback is made with, what the trainer gives to it, and why it does not measure.
 BAD = {
-    "no-prompt": ({"prompts": [{"question": "1"}] * 3}, {}, "it has question"),
-    "no-column": ({"reward": needs}, {}, "solution"),
-    "exception": ({"reward": fail}, {}, "RuntimeError: no network"),
-    "budget": ({"budget": 10}, {}, "the first look takes 96 completions"),
-    "fsdp": ({}, {"model": Version1()}, "in parts (FSDP version 1)"),
-    "fsdp-2": ({}, {"model": a_part()}, "in parts (FSDP version 2 or tensor"),
-    "zero": ({}, {"model": InParts()}, "in parts (DeepSpeed ZeRO-3)"),
-    "compiled": ({}, {"model": Compiled()}, "a compiled model cannot be measured"),
-    "in-place": ({}, {"model": compiled_in_place}, "a compiled model cannot be measured"),
-    "compiles": ({}, {"args": settings(torch_compile=True)}, "a compiled model cannot"),
-    "top-p": ({}, {"args": settings(top_p=0.9)}, "top_p = 0.9"),
-    "top-k": ({}, {"args": settings(generation_kwargs={"top_k": 5})}, "top_k = 5"),
-    "warm": ({}, {"args": settings(generation_kwargs={"temperature": 0.5})}, "= 0.5"),
-    "beams": ({}, {"args": settings(generation_kwargs={"num_beams": 2})}, "num_beams = 2"),
-    "version": ({}, {"args": without}, "no num_generations, as 1.16 does"),
-    "event": ({}, {"processing_class": None}, "no processing_class, as 1.16 does"),
+    "no prompt": ({"prompts": [{"question": "1"}] * 3}, dict, "it has question"),
+    "no column": ({"reward": needs}, dict, "solution"),
+    "reward fails": ({"reward": fail}, dict, "RuntimeError: no network"),
+    "budget": ({"budget": 10}, dict, "the first look takes 96 completions"),
+    "FSDP 1": ({}, wrapped, IN_PARTS),
+    "FSDP 2": ({}, lambda: {"model": a_part(load()["model"])}, IN_PARTS),
+    "ZeRO-3": ({}, lambda: marked(lambda one: one.lm_head.weight, "ds_id"), IN_PARTS),
+    "compiled": ({}, lambda: marked(lambda one: one, "_orig_mod"), COMPILED),
+    "in place": ({}, lambda: marked(lambda one: one, "_compiled_call_impl"), COMPILED),
+    "compiles": ({}, trains(torch_compile=True), COMPILED),
+    "top_p": ({}, trains(top_p=0.9), "top_p = 0.9: completions are not of the policy"),
+    "min_p": ({}, trains(min_p=0.1), "min_p = 0.1"),
+    "top_k": ({}, trains(generation_kwargs={"top_k": 5}), "top_k = 5"),
+    "warmer": ({}, trains(generation_kwargs={"temperature": 0.5}), "temperature = 0.5"),
+    "beams": ({}, trains(generation_kwargs={"num_beams": 2}), "num_beams = 2"),
+    "older TRL": ({}, older, "no num_generations, as 1.16 does"),
+    "no tokenizer": (
+        {},
+        lambda: {"processing_class": None},
+        "no processing_class",
+    ),
 }
 
 
 @pytest.mark.parametrize(("own", "of_trainer", "words"), BAD.values(), ids=BAD)
-def test_what_cannot_be_measured_is_one_line_and_counted(
+def test_what_cannot_be_measured_is_one_line_and_the_training_goes_on(
     given, own, of_trainer, words, capsys
 ):
-    callback = MSECallback(
-        **({"prompts": ROWS, "reward": right, "every": 1, "budget": BUDGET} | own), share=1
-    )
-    of_trainer = {"args": settings(), "control": None} | given | of_trainer
-    training = given["model"].training
+    all_own = {"prompts": ROWS, "reward": right, "every": 1, "budget": BUDGET} | own
+    callback, now = MSECallback(**all_own, share=1), {"args": settings(), **given}
+    now |= of_trainer()
+    training = [part.training for part in now["model"].modules()]
     for step in (0, 1):
-        callback.on_step_begin(**of_trainer, state=state(step))
+        callback.on_step_begin(control=None, state=state(step), **now)
     callback.on_train_end(None, state(), None)
     said, again, end = capsys.readouterr().out.splitlines()
     assert said.startswith("mse_lab: step 0 is not measured: ")
     assert words in said
     assert words in again
     assert end.endswith("; 2 were skipped")
-    assert given["model"].training == training
-    assert all(one.requires_grad for one in given["model"].parameters())
-
-
-def test_zero_3_is_refused_where_it_is_only_set(given, monkeypatch, capsys):
-    monkeypatch.setattr(live_model, "is_deepspeed_zero3_enabled", lambda: True)
-    callback = MSECallback(ROWS, right, every=1, budget=BUDGET, share=1)
-    callback.on_step_begin(settings(), state(0), None, **given)
-    assert "in parts (DeepSpeed ZeRO-3)" in capsys.readouterr().out
+    assert [part.training for part in now["model"].modules()] == training
+    assert all(one.requires_grad for one in now["model"].parameters())
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"reward": "integer"}, "reward = 'integer': give a function"),
-        ({"share": 0}, "share = 0"),
-        ({"regret": 2}, "regret = 2"),
-        ({"every": 0}, "every = 0"),
-        ({"budget": 0}, "budget = 0"),
-        ({"budget": "x", "every": 5}, "budget = 'x': give a whole number from 1"),
+        ({"share": 0}, "share = 0: give a share such as 0.05"),
         ({"share": "x"}, "share = 'x'"),
+        ({"regret": 2}, "regret = 2"),
+        ({"every": 0}, "every = 0: give a whole number from 1"),
+        ({"every": None}, "every = None"),
+        ({"budget": 0}, "budget = 0"),
     ],
+    ids=lambda given: str(given) if isinstance(given, dict) else "",
 )
 def test_arguments_are_refused_before_the_training(changes, words):
     with pytest.raises(InputError, match=words):
@@ -145,65 +132,95 @@ class Clock:
         return self.now
 
 
-@pytest.mark.parametrize(("share", "due"), [(0.2, [0, 8, 13]), (1.0, [0, 5, 10, 15])])
-def test_the_next_one_waits_for_its_share_of_the_time(monkeypatch, share, due):
+@pytest.mark.parametrize(("share", "measured"), [(0.2, [0, 10, 15]), (1.0, [0, 5, 10, 15])])
+def test_one_that_would_exceed_its_share_of_the_time_is_left_out(
+    monkeypatch, share, measured
+):
     """Steps and measurements of 10 s each, the latter due every 5 steps.
 
-    Another one after the first makes 20 s of 100 s at the earliest 80 s later.
+    At step 5 a second one would make 20 s of 70, at step 10 of 120, at 15 30 s of 180.
     """
-    clock, measured = Clock(), []
+    clock, found = Clock(), []
     monkeypatch.setattr("mse_lab.trl.time", clock)
     callback = MSECallback(ROWS, right, every=5, share=share)
 
     def look(args, state, given):
-        measured.append(state.global_step)
+        found.append(state.global_step)
         clock.now += 10
 
     monkeypatch.setattr(callback, "_measure", look)
     for step in range(18):
-        callback.on_step_begin(None, state(step), None)
+        callback.on_step_begin(settings(), state(step), None)
         clock.now += 10
-    assert measured == due
+    assert found == measured
 
 
-def test_the_first_process_measures(monkeypatch):
-    callback = MSECallback(ROWS, right)
-    monkeypatch.setattr(callback, "_measure", pytest.fail)
-    callback.on_step_begin(None, state(first=False), None)
+@pytest.mark.parametrize("error", [None, RuntimeError("lost")])
+def test_of_several_processes_the_first_measures_and_all_meet(monkeypatch, error):
+    """At each step that is due, whether or not the first one measures, or fails."""
+    met = []
+    meeting = SimpleNamespace(wait_for_everyone=lambda: met.append("met"))
+    args = settings(world_size=2, distributed_state=meeting)
+
+    def measure(*_):
+        met.append("measured")
+        if error:
+            raise error
+
+    for first, expected in ((True, ["measured", "met"]), (False, ["met"])):
+        callback = MSECallback(ROWS, right, every=2, share=1)
+        monkeypatch.setattr(callback, "_measure", measure)
+        for step in (0, 1, 2):
+            callback.on_step_begin(args, state(step, first=first), None)
+        assert met == expected * 2
+        met.clear()
 
 
-def test_by_default_a_measurement_draws_a_share_of_what_the_training_draws():
-    callback = MSECallback(ROWS, right, share=0.1)
-    args, of_run = settings(num_iterations=2, world_size=4), state()
-    assert callback._default_budget(args, of_run) == 384
-    of_run.max_steps = 5000
-    assert callback._default_budget(args, of_run) == 5000 * 8 * 4 // 2 // 10
+def test_a_measurement_keeps_to_its_share_of_the_others_patience(given, capsys):
+    """Half of no time is none: at the first look it gives up, and says what to raise."""
+    callback = MSECallback(ROWS, right, budget=BUDGET)
+    meeting = SimpleNamespace(wait_for_everyone=lambda: None)
+    args = settings(world_size=2, ddp_timeout=1e-6, distributed_state=meeting)
+    callback.on_step_begin(args, state(), None, **given)
+    assert callback.skipped == 1
+    assert "or allow more (a trainer's ddp_timeout)" in capsys.readouterr().out
+
+
+def test_by_default_a_measurement_draws_a_share_of_what_the_training_draws(monkeypatch):
+    budgets = []
+
+    def sample(inputs, look, budget, **limits):
+        budgets.append(budget)
+        raise InputError("that is enough")
+
+    monkeypatch.setattr("mse_lab.trl.sample_model", sample)
+    callback, of_run = MSECallback(ROWS, right, share=0.1, every=1), state()
+    args = settings(num_iterations=2, gradient_accumulation_steps=4)
+    for steps in (10, 5000):
+        of_run.max_steps = steps
+        callback._attempt(args, of_run, load())
+    assert budgets == [384, 5000 * 8 * 4 // 2 // 10]
 
 
 def noisy(completions, **columns):
     """Draw from the streams of the whole program, as a judge may."""
-    drawn = [
-        random.random() + np.random.rand() + torch.rand(1).item()  # noqa: NPY002
-        for _ in completions
-    ]
-    return [float(one < 1.5) for one in drawn]
-
-
-def streams():
-    return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
+    drawn = random.random() + np.random.rand() + torch.rand(1).item()  # noqa: NPY002
+    return [float((drawn + len(one)) % 2 < 1) for one in completions]
 
 
 def test_a_reward_may_draw_random_numbers_of_the_whole_program(given):
-    before = streams()
-    callback = MSECallback(ROWS, noisy, budget=BUDGET)
+    def streams():
+        return random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+
+    before, torch_before = streams(), torch.get_rng_state()
+    callback = MSECallback(ROWS, lambda text, row: noisy([text])[0], budget=BUDGET)
     callback.on_step_begin(settings(), state(), None, **given)
-    after = streams()
-    assert callback.measured == 1
-    assert before[:2] == after[:2]
-    assert torch.equal(before[2], after[2])
+    assert (callback.measured, callback.skipped) in ((1, 0), (0, 1))
+    assert before == streams()
+    assert torch.equal(torch_before, torch.get_rng_state())
 
 
-def test_completions_that_the_training_leaves_out_are_told(given, capsys):
+def test_completions_that_the_loss_leaves_out_are_told_once(given, capsys):
     callback = MSECallback(ROWS, right, every=1, share=1, budget=BUDGET)
     masked = settings(mask_truncated_completions=True)
     for step in (0, 1):
@@ -213,10 +230,25 @@ def test_completions_that_the_training_leaves_out_are_told(given, capsys):
     assert said.count("mask_truncated_completions = True leaves truncated completions") == 1
 
 
+def test_mixed_precision_is_left_out_and_comes_back():
+    """As accelerate does it, the forward is an attribute of the model."""
+    now, args = load(), settings()
+    callback = MSECallback(ROWS, right, every=1, share=1, budget=BUDGET)
+    callback.on_step_begin(args, state(), None, **now)
+    plain = callback._numbers
+
+    def halved(*args, **options):
+        raise AssertionError("the forward of mixed precision was called")
+
+    now["model"].forward = halved
+    callback.on_step_begin(args, state(), None, **now)
+    assert now["model"].forward is halved
+    assert callback._numbers == plain
+
+
 def test_chats_are_measured_as_advise_measures_the_same_rows():
     """Rows of TRL's form; the callback names a prompt by its place, advise by its id."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(INSTRUCT)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(INSTRUCT)
+    now = load(BASE.with_name("instruct"))
     rows = [
         {"id": str(at), "prompt": [{"role": "user", "content": row["prompt"]}]}
         | {"answer": row["answer"]}
@@ -227,11 +259,8 @@ def test_chats_are_measured_as_advise_measures_the_same_rows():
         assert prompts[0][0]["role"] == "user"
         return right([turn["content"] for (turn,) in completions], answer)
 
-    callback, budget = MSECallback(rows, reward, budget=80), 80
-    given = {"model": model, "processing_class": tokenizer}
-    callback.on_step_begin(settings(), state(), None, **given)
-    advice = mse_lab.advise(
-        *given.values(), rows, reward, chat=True, sampling={"max_new_tokens": 4},
-        budget=budget, seed=SEED, progress=False,
-    )  # fmt: skip
-    assert callback._unlogged["mse/best_group_size"] == advice.best_group_size
+    callback = MSECallback(rows, reward, budget=80)
+    callback.on_step_begin(settings(), state(), None, **now)
+    given = {"chat": True, "budget": 80, "sampling": {"max_new_tokens": 4}}
+    advice = advise_apart(*now.values(), rows, reward, **given)
+    assert callback._numbers["mse/best_group_size"] == advice.best_group_size

@@ -32,13 +32,10 @@ def right(completions, answer, **columns):
     return [float(one.strip() == it) for one, it in zip(completions, answer, strict=True)]
 
 
-def train(folder, callbacks, reward=right, adapter=None, **changes):
-    """Train tiny/base, or an adapter on it; give the trainer and its screen."""
+def train(folder, callbacks, reward=right, **changes):
+    """Train tiny/base for five steps; give the trainer and its screen."""
     import trl
     from datasets import Dataset
-
-    if adapter:
-        import peft
 
     values = {
         **{"output_dir": str(folder), "max_steps": 5, "learning_rate": 1e-3},
@@ -54,25 +51,23 @@ def train(folder, callbacks, reward=right, adapter=None, **changes):
             reward_funcs=reward,
             train_dataset=Dataset.from_list(ROWS),
             callbacks=callbacks,
-            peft_config=adapter and peft.LoraConfig(**adapter),
         )
         with contextlib.redirect_stdout(io.StringIO()) as screen:
             trainer.train()
     return trainer, screen.getvalue()
 
 
-def advise_apart(budget):
-    """Advise on tiny/base by completions drawn apart from any training."""
-    parts = [one.from_pretrained(BASE) for one in
-             (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)]  # fmt: skip
-    prompts = [{"id": str(at), "problem": row["prompt"], "answer": row["answer"]}
-               for at, row in enumerate(ROWS)]  # fmt: skip
+def load(path=BASE):
+    """Give a model and its tokenizer, by the names that a callback gets them under."""
+    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    parts = (one.from_pretrained(path) for one in classes)
+    return dict(zip(("model", "processing_class"), parts, strict=True))
+
+
+def advise_apart(model, tokenizer, prompts, reward, **settings):
+    """Advise as the callback does: all settings of its trainer, and its own draws."""
     return mse_lab.advise(
-        *parts,
-        prompts,
-        lambda text, row: float(text.strip() == row["answer"]),
-        sampling={"max_new_tokens": LENGTH},
-        **{"budget": budget, "seed": SEED, "progress": False},
+        model, tokenizer, prompts, reward, seed=SEED, progress=False, **settings
     )
 
 
@@ -83,9 +78,8 @@ def settings(**changes):
         **{"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None},
         **{"repetition_penalty": 1.0, "chat_template_kwargs": None, "seed": SEED},
         **{"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
-        **{"world_size": 1, "torch_compile": False, "report_to": []},
-        **{"output_dir": "nowhere", "generation_kwargs": None, "use_vllm": False},
-        **{"reward_weights": None, "mask_truncated_completions": False},
+        **{"world_size": 1, "torch_compile": False, "ddp_timeout": 1800},
+        **{"generation_kwargs": None, "mask_truncated_completions": False},
     }
     return SimpleNamespace(**(values | changes))
 

@@ -191,8 +191,7 @@ def summarise(
 ) -> CompletionSummary:
     """Describe a prompt's completions, those of all pools together."""
     prompt = subject.prompts[index]
-    # A trainer's rollouts come without their texts.
-    lines = [line for pool in pools if pool.texts for line in pool.lines(prompt)]
+    lines = [line for pool in pools for line in pool.lines(prompt)]
     drawn = concatenate([pool.completions for pool in pools])
     return CompletionSummary(
         lines="\n".join(lines),

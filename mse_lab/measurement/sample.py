@@ -7,7 +7,6 @@ A run's pools have other uniform numbers, so that it verifies the advice indepen
 """
 
 import time
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ from torch import Tensor
 from mse_lab.arrays import Floats
 from mse_lab.measurement.memory import attempt
 from mse_lab.measurement.prompt import (
-    CompletionPool,
     draw_pool,
     law_gap,
     refuse_scores,
@@ -88,29 +86,8 @@ def sample_prompt(
     uniform numbers, `most` is as in `choose_scored`, and where it is `checked` the gradient
     is compared with that of plain autograd.
     """
-    began = time.monotonic()
-    pool, start = draw_pool(subject, index, POOL, completions), completions.start
-    sampled = sample_pool(subject, index, pool, most, start=start, checked=checked)
-    # The time of drawing counts, too.
-    sample = replace(sampled.sample, seconds=time.monotonic() - began)
-    return replace(sampled, sample=sample)
-
-
-def sample_pool(
-    subject: Subject,
-    index: int,
-    pool: CompletionPool,
-    most: tuple[int, int] | None = None,
-    *,
-    start: int = 0,
-    checked: bool = False,
-) -> SampledPrompt:
-    """Differentiate some completions of a prompt that are drawn and rewarded already.
-
-    Where a log-probability is NaN, `law_gap` is NaN, too. `start` is the number of the
-    first completion; `most` and `checked` are as in `sample_prompt`.
-    """
-    began = time.monotonic()
+    began, start = time.monotonic(), completions.start
+    pool = draw_pool(subject, index, POOL, completions)
     rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
     scored_K = choose_scored(pool.rewards_N, most, rng)
     weights_K = gradient_weights(pool.rewards_N, scored_K)

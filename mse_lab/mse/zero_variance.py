@@ -18,7 +18,7 @@ and a and b maximise the likelihood. Two laws of V that agree on groups of n may
 larger G, so beyond n this is a model.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,11 @@ from scipy.optimize import minimize
 from scipy.special import betaln, digamma
 
 from mse_lab.arrays import Floats, Ints
+from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.intervals import Estimate
+
+# By how much groups may exceed the completions of a prompt where a law of values is used.
+BEYOND = 4
 
 
 def zero_variance_shares(rewards: Iterable[Floats], group_size: int) -> Floats:
@@ -138,3 +142,17 @@ def fit_beta_binomial(
     ]
     a, b = np.exp(min(fits, key=lambda fit: fit.fun).x)
     return BetaBinomial(float(a), float(b))
+
+
+def modelled_share(rewards: Sequence[Floats], group_size: int) -> float:
+    """Share of zero-variance groups that are larger than the completions at hand.
+
+    By a Beta law of the values; NaN for rewards other than 0 and 1, and for groups of more
+    than `BEYOND` times the completions of a prompt.
+    """
+    sizes_P = np.array([len(rewards_N) for rewards_N in rewards])
+    right_P = np.array([rewards_N.sum() for rewards_N in rewards])
+    if group_size > BEYOND * sizes_P.min() or not all(map(is_binary, rewards)):
+        return np.nan
+    law = fit_beta_binomial(right_P.astype(int), sizes_P, np.ones(len(sizes_P)))
+    return law.zero_variance(group_size)

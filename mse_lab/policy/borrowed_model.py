@@ -4,13 +4,16 @@ The model is measured in evaluation mode, without dropout. Only its trained para
 count, as for an optimiser: those of its PEFT adapter, or those that are not frozen.
 """
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 
 from mse_lab.policy.adapters import refuse_variants
@@ -42,9 +45,28 @@ def _borrowed(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(needed).grad = gradient
 
 
-def is_part(model: nn.Module) -> bool:
-    """Whether this process holds a part of the model only, as under FSDP version 2."""
-    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+@contextmanager
+def _kept_streams() -> Iterator[None]:
+    """Leave the random streams of Python, NumPy and torch as they were.
+
+    A measurement has streams of its own, but a user's reward may draw from these.
+    """
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    # One device: to look at the others would begin to use them.
+    used = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(used):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _is_part(model: nn.Module) -> bool:
+    """Whether this process holds a part of the model only: FSDP 1 or 2, or ZeRO-3."""
+    return any(
+        isinstance(one, DTensor) or hasattr(one, "ds_id") for one in model.parameters()
+    ) or any(isinstance(one, FullyShardedDataParallel) for one in model.modules())
 
 
 def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
@@ -66,9 +88,9 @@ def _unwrap(model: Any, location: InMemory) -> Any:
         model = model.get_base_model()
     if not isinstance(model, transformers.PreTrainedModel):
         raise location.refuse("not a transformers model", "unwrap what a trainer wraps")
-    if is_part(model):
+    if _is_part(model):
         raise location.refuse(
-            "this process holds a part of it only (FSDP or tensor parallelism)",
+            "this process holds a part of it only (FSDP, ZeRO-3 or tensor parallelism)",
             "give a whole model, or save a checkpoint and measure that",
         )
     _refuse_hooks(model, location)
@@ -87,6 +109,6 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
     model = _unwrap(model, location)
     named = dict(model.named_parameters())
     trained = {name: weight for name, weight in named.items() if weight.requires_grad}
-    with _borrowed(model):
+    with _kept_streams(), _borrowed(model):
         some = trained if 0 < len(trained) < len(named) else None
         yield make_policy(config, model, tokenizer, location, {"model": ""}, some)

@@ -5,8 +5,11 @@
 """
 
 import json
+import math
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -165,24 +168,53 @@ class _Looks:
         return self.decision.stop
 
 
+class _Deadline:
+    """The time that a sampling has: a look is not begun that would end later."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._began, self._drawn = seconds, time.monotonic(), 0
+
+    def allows(self, look: Look) -> bool:
+        """Whether a look can be expected to end in time, by those before it."""
+        spent = time.monotonic() - self._began
+        return not self._drawn or spent * look.drawn / self._drawn <= self._seconds
+
+    def show(self, shown: Callable[[int], None], drawn: int) -> None:
+        """Show how many completions there are; refuse to go on for longer."""
+        if time.monotonic() - self._began > self._seconds:
+            raise InputError(
+                f"{drawn} completions took the {self._seconds:g} s that there are; make "
+                "the reward or completions shorter, or allow more (a trainer's ddp_timeout)"
+            )
+        self._drawn = drawn
+        shown(drawn)
+
+
 def sample_until(
-    samples: Samples, decide: Decide, budget: int | None, line: AdviceProgress
+    samples: Samples,
+    decide: Decide,
+    budget: int | None,
+    line: AdviceProgress,
+    seconds: float = math.inf,
 ) -> Sampling:
     """Sample look by look until one says stop, or no further look is left.
 
-    All processes call this and sample; the first one looks.
+    All processes call this and sample; the first one looks. The time is limited for one
+    process alone.
     """
     count, seen = len(samples.order), _Looks(samples, decide, line)
+    deadline, done, stop = _Deadline(seconds), Look(0, 0), False
     line.tell(partial(first_prompt, samples.subject))
-    for look in looks(count, budget or DEFAULT_BUDGET):
-        samples.measure(look, line.begin(look))
-        if stop := samples.processes.agree(partial(seen.at, look)):
+    for look in takewhile(deadline.allows, looks(count, budget or DEFAULT_BUDGET)):
+        samples.measure(look, partial(deadline.show, line.begin(look)))
+        done, stop = look, samples.processes.agree(partial(seen.at, look))
+        if stop:
             break
     # Without a stop the looks end where the next one would exceed the budget.
     *_, last = looks(count)
-    stopped: Stopped = "regret" if stop else "exhausted" if look == last else "budget"
+    stopped: Stopped = "regret" if stop else "exhausted" if done == last else "budget"
     return Sampling(
-        seen.prompts, look, stopped, seen.decision, seen.checks, warnings=seen.warnings
+        seen.prompts, done, stopped, seen.decision, seen.checks, warnings=seen.warnings
     )
 
 

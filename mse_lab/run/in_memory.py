@@ -1,5 +1,6 @@
 """Measure a model that is in memory, by the pipeline of `run_probe` and `advise`."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +44,6 @@ from mse_lab.run.advise import (
 )
 from mse_lab.run.finish import conclude
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
-from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Tally, add_up, advice_progress, progress
 from mse_lab.run.run_probe import execute
 from mse_lab.run.samples import Samples
@@ -66,7 +66,6 @@ class InMemoryInputs(NamedTuple):
     settings: Mapping[str, Any]
     name: str | None = None
     folder: Path | None = None
-    processes: Processes = SINGLE_PROCESS  # Those that share what is written nowhere.
 
 
 def _model_path(model: Any) -> str:
@@ -112,7 +111,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
 
     With it comes what is measured, in the form of a probe's run.
     """
-    model, tokenizer, prompts, reward, settings, name, folder, processes = inputs
+    model, tokenizer, prompts, reward, settings, name, folder = inputs
     if not hasattr(tokenizer, "decode"):
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
@@ -134,7 +133,6 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
             results=ResultsFolder(folder or Path(), START_OVER_IN_PYTHON),
             digest=digest_of(rows),
             code=identify_code(estimators, identity),
-            processes=processes,
         )
         yield spec, policy
 
@@ -150,9 +148,17 @@ def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
 
 
 def sample_model(
-    inputs: InMemoryInputs, decide: Decide, budget: int | None, *, shown: bool
+    inputs: InMemoryInputs,
+    decide: Decide,
+    budget: int | None,
+    *,
+    seconds: float = math.inf,
+    shown: bool,
 ) -> tuple[RunSpec, Sampling]:
-    """Sample a model in memory until its answer is known, as `sample_probe` does."""
+    """Sample a model in memory until its answer is known, as `sample_probe` does.
+
+    What is written nowhere is sampled for so many `seconds` at most.
+    """
     if inputs.folder is not None:
         inputs = inputs._replace(folder=inputs.folder / ADVICE)
     with borrow_model(inputs) as (spec, policy):
@@ -161,5 +167,5 @@ def sample_model(
         if inputs.folder is not None:
             return spec, sample_context(context, decide, budget, shown=shown)
         with advice_progress(spec.name, len(spec.prompts), hidden=not shown) as line:
-            samples = Samples(context.subject, spec.processes)
-            return spec, sample_until(samples, decide, budget, line)
+            samples = Samples(context.subject)
+            return spec, sample_until(samples, decide, budget, line, seconds)

@@ -111,11 +111,6 @@ class Processes:
         """Wait until all processes are here; meanwhile call `watch` now and then."""
 
     @contextmanager
-    def failing_together(self) -> Iterator[None]:
-        """Raise an error of one process in all of them."""
-        yield
-
-    @contextmanager
     def locked(self, folder: Path) -> Iterator[None]:
         """Keep other starts out of a folder; see `lock`."""
         with lock(folder):

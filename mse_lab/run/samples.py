@@ -11,7 +11,7 @@ from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.probe.identity import digest
 from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext
-from mse_lab.run.processes import SINGLE_PROCESS, Processes, await_files
+from mse_lab.run.processes import SINGLE_PROCESS, await_files
 from mse_lab.run.progress import Tally, add_up
 
 # A prompt's index, and a block of its completions: numbers start to stop - 1.
@@ -22,10 +22,12 @@ SampledBlocks = tuple[SampledPrompt, ...]
 
 
 class Samples:
-    """Samples of a subject's prompts, in memory; all processes have all of them."""
+    """Samples of a subject's prompts, in memory."""
 
-    def __init__(self, subject: Subject, processes: Processes = SINGLE_PROCESS) -> None:
-        self.subject, self.processes = subject, processes
+    processes = SINGLE_PROCESS  # Those that share them.
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
         self._sampled: dict[Key, SampledPrompt] = {}
 
     @cached_property
@@ -62,20 +64,14 @@ class Samples:
     def measure(self, look: Look, show: Callable[[int], None]) -> None:
         """Sample the blocks that a look needs and that are missing.
 
-        All processes call this; `show` is given the number of completions so far. In a turn
-        each process samples a block, so none waits for longer than for another's.
+        `show` is given the number of completions before each block, and at the end.
         """
         todo, done = self._missing(look), look.drawn
         done -= sum(stop - start for _, start, stop in todo)
-        for first in range(0, len(todo), self.processes.count):
+        for key in todo:
             show(done)
-            turn = todo[first : first + self.processes.count]
-            # In the last turn a process may have another's block.
-            key = turn[self.processes.rank % len(turn)]
-            sampled = self.processes.gather((key, self._sample(key)))
-            for key, prompt in sampled[: len(turn)]:
-                self.keep(key, prompt)
-            done += sum(stop - start for _, start, stop in turn)
+            self.keep(key, self._sample(key))
+            done += key[2] - key[1]
         show(done)
 
     def read(self, look: Look) -> list[SampledBlocks]:
@@ -90,8 +86,8 @@ class KeptSamples(Samples):
     """Samples in the folder of an advice, each in a shard: a later start resumes there."""
 
     def __init__(self, context: RunContext) -> None:
-        super().__init__(context.subject, context.spec.processes)
-        self._context = context
+        super().__init__(context.subject)
+        self.processes, self._context = context.spec.processes, context
 
     def _shard(self, key: Key) -> tuple[Path, str]:
         """Give the path of a block's file, and its origin."""

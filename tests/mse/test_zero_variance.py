@@ -10,6 +10,7 @@ from mse_lab.mse.zero_variance import (
     BetaBinomial,
     fit_beta_binomial,
     mean_share,
+    modelled_share,
     zero_variance_shares,
 )
 
@@ -89,3 +90,11 @@ def test_a_fit_to_the_exact_law_finds_it():
 def test_a_fit_to_extremes_is_a_law(right):
     fit = fit_beta_binomial(np.array(right), np.full(3, 8), np.ones(3))
     assert 0 <= fit.zero_variance(16) <= 1 + 1e-9
+
+
+def test_larger_groups_than_were_drawn_go_by_a_beta_law():
+    """Of values spread evenly every count of 16 is as likely, and of G groups 2/(G+1)."""
+    rewards = [np.repeat([1.0, 0.0], [count, 16 - count]) for count in range(17)]
+    assert modelled_share(rewards, 32) == pytest.approx(2 / 33, rel=1e-3)
+    assert np.isnan(modelled_share(rewards, 65))
+    assert np.isnan(modelled_share([one / 2 for one in rewards], 32))

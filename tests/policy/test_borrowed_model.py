@@ -113,10 +113,7 @@ def encoder(_):
 REFUSED = {
     "wrapped": (Wrapper, "model = Wrapper: not a transformers model; unwrap what"),
     "encoder": (encoder, "BertModel takes no logits_to_keep"),
-    "fsdp-2": (
-        a_part,
-        "a part of it only .FSDP or tensor parallelism.; give a whole model",
-    ),
+    "fsdp-2": (a_part, "a part of it only .FSDP, ZeRO-3 or tensor parallelism.; give a"),
 }
 
 

@@ -1,17 +1,19 @@
 """Until the answer is known: looks, what stops them, and what is said meanwhile."""
 
 import re
-from itertools import chain
+from itertools import chain, takewhile
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.looks import Look
+from mse_lab.measurement.looks import Look, looks
 from mse_lab.results.folder import ADVICE
 from mse_lab.run import samples as kept
 from mse_lab.run.advise import (
+    _Deadline,
     refuse_few,
     rewards_differ,
     sample_probe,
@@ -198,3 +200,27 @@ def test_another_probe_s_samples_are_refused(measure, probe, tmp_path):
     spec = prepare("small", other, tmp_path / "out" / ADVICE, tmp_path)
     with pytest.raises(InputError, match=r"seed is 0 there, 3 here.*over with --fresh"):
         sample_probe(spec, deciding(True)[0])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "look"),
+    [(1000, (5, 24)), (120, (5, 24)), (119, (5, 16)), (70, (5, 8))],
+)
+def test_no_look_is_begun_that_would_end_too_late(seconds, look, monkeypatch):
+    """A second a completion: the looks end after 40, 80 and 120 seconds."""
+    now = 0.0
+    monkeypatch.setattr("mse_lab.run.advise.time", SimpleNamespace(monotonic=lambda: now))
+    deadline = _Deadline(seconds)
+    done = []
+    for each in takewhile(deadline.allows, looks(5, 120)):
+        now = each.drawn
+        deadline.show(done.append, each.drawn)
+    assert done[-1] == Look(*look).drawn
+
+
+def test_a_look_that_takes_too_long_is_given_up(monkeypatch):
+    monkeypatch.setattr(
+        "mse_lab.run.advise.time", SimpleNamespace(monotonic=iter([0.0, 11.0]).__next__)
+    )
+    with pytest.raises(InputError, match="16 completions took the 10 s that there are"):
+        _Deadline(10).show(print, 16)
