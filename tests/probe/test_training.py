@@ -201,7 +201,7 @@ BAD_FILES = [
     ("x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "_size = 0: give a"),
     ("x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
      "8 completions are drawn together (per_device_train_batch_size = 8, "),
-    ("x.yaml", "num_generations: 8\nper_device_train_batch_size: 4\nsteps_per_generation: 2",
+    ("x.yaml", "num_generations: 8\nmicro_batch_size: 4\nsteps_per_generation: 2",
      "a step has 4 completions, no whole groups of num_generations = 8; change one, or "
      "give --processes"),
     ("x.yaml", "{num_generations: 8, generation_batch_size: 32, steps_per_generation: 2}",
