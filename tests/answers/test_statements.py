@@ -256,8 +256,9 @@ def test_correlations_by_hand():
     scales = np.sqrt([1 / 3, 1])
     assert mean.estimate.value == pytest.approx(-1.5 / scales.sum())
     assert square.estimate.value == pytest.approx(0.5 / scales.prod())
-    alike = replace(run, pools=replace(run.pools, rewards_PN=np.ones((4, 6))))
-    assert e.correlate(alike) is None
+    rounded = np.einsum("pkg,gh->pkgh", 1 + 1e-8 * norms.reshape(4, 2, 3), np.eye(3))
+    for alike in ({"rewards_PN": np.ones((4, 6))}, {"gram_PKGG": rounded}):
+        assert e.correlate(replace(run, pools=replace(run.pools, **alike))) is None
 
 
 def test_the_best_constant_is_no_better_for_being_fitted():
@@ -268,6 +269,15 @@ def test_the_best_constant_is_no_better_for_being_fitted():
         run = norms_only(evidence_of("a", pools, (4, 8), level=LEVEL))
         refused += judge(e.corollary_5(run), ("a",), LEVEL)[0].verdict == FAILS
     assert refused <= 2
+
+
+def test_random_prompts_add_c1_to_the_errors_and_to_the_law():
+    run, size = draw("fair"), 8
+    found = next(one for one in e.proposition_3(run) if one.size == size).numbers[0]
+    errors, law = (60 * one("grpo", size).value for one in (run.mse_of, run.law_of))
+    c1 = run.table.constants.c1.item()
+    assert c1 > 0.05 * law
+    assert found.estimate.value == pytest.approx((c1 + errors) / (c1 + law), rel=1e-6)
 
 
 def test_what_the_sentences_say():
