@@ -32,7 +32,7 @@ WORDS: dict[str, str] = {
     "along": "use advise PROBE --checkpoints 'out/checkpoint-*', a line for each",
     "figure --training": "commit 808d59b draws the committed studies",
     "theory": "use python probes/studies/theory.py",
-    "train": "commit 808d59b has it",
+    "train": "use python probes/studies/training.py SETTINGS.yaml",
 }
 
 

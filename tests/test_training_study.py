@@ -1,0 +1,333 @@
+"""The study of trainings: TRL's steps are Algorithm 1's, runs resume, the law is judged."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimator
+from mse_lab.estimators.groups import Groups
+from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.sampling import next_log_probabilities
+from probes.studies import training
+from probes.studies.training import Arm, Constants, Run
+
+# Of the libraries about each other.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+ROOT = Path(__file__).resolve().parents[1]
+ETA = 0.5
+ARM = {
+    "optimiser": "sgd",
+    "completions_per_step": [8],
+    "group_sizes": [2, 4],
+    "step_sizes": [0.1, 0.2, 0.4],
+}
+
+
+def values(**changes):
+    base = {"completions_per_step": 8, "group_size": 4}
+    given = {"probe": "tiny/base", "advice": "results/tiny/base/advice.json", "base": base}
+    given |= {"steps": [1, 3], "seeds": 4, "completions": 4, "arms": [ARM]}
+    return given | changes
+
+
+@pytest.fixture
+def settings_of(write_probe, checkpoint):
+    """Return a function that makes settings on a checkpoint of four tokens in float64."""
+    model = {"path": str(checkpoint), "device": "cpu", "dtype": "float64"}
+    sampling = {"max_new_tokens": 3, "temperature": 0.8}
+    probe = write_probe(model=model, sampling=sampling)
+    return lambda **changes: training.Settings(**values(probe=str(probe), **changes))
+
+
+# Steps.
+
+
+class Watched:
+    """Carries out a run of one step; keeps what it drew, and what it changed."""
+
+    def __init__(self, settings, run, monkeypatch):
+        self.task, self.looks, self.size = training.Task(settings), [], run.group_size
+        # Rewards that differ often, and are not all 0 or 1.
+        self.task.reward = lambda text, _: sum(map(ord, text)) % 5 / 4
+        callbacks = [training.AfterSteps(settings.steps, self.look)]
+        trainer = training.make_trainer(self.task, run, "unused", callbacks=callbacks)
+        self.look(trainer.model)
+        trainer.train()
+        self.drawn, self.estimator = trainer._drawn, run.estimator
+
+    def look(self, model):
+        flat = [one.detach().flatten() for one in model.parameters()]
+        self.looks.append(torch.cat(flat).clone())
+
+    @property
+    def step(self):
+        return self.looks[1] - self.looks[0]
+
+    def scores(self):
+        """W of each completion that was drawn, by autograd, one by one."""
+        policy, parameters = self.task.policy, list(self.task.policy.parameters.values())
+        with policy.differentiable():
+            for index, tokens in zip(
+                self.drawn["index"], self.drawn["tokens"], strict=True
+            ):
+                own = Completions.of_each([np.array(tokens)], 3, [0.0], lambda _: False)
+                log_prob = sequence_log_probs(policy, self.task.tokens[index], own)
+                found = torch.autograd.grad(log_prob.sum(), parameters)
+                yield torch.cat([one.flatten() for one in found])
+
+    def estimate(self):
+        """(1/N) sum w_i W_i, with the weights of the package's estimator."""
+        scores = torch.stack(list(self.scores()))
+        shape = (-1, 1, self.size)
+        rewards = np.array(self.drawn["rewards"]).reshape(shape)
+        norms2, unknown = scores.square().sum(1).numpy(), np.full(len(rewards), np.nan)
+        lengths = np.array([len(one) for one in self.drawn["tokens"]]).reshape(shape)
+        groups = Groups(rewards, lengths, norms2.reshape(shape), unknown, unknown[:, None])
+        weights = find_estimator(self.estimator).weights(groups).flatten()
+        return torch.from_numpy(weights) @ scores / len(scores)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "size", "micro"),
+    [
+        ("grpo", 2, None),
+        ("grpo", 4, 4),
+        ("vanilla", 1, None),
+        ("best-constant-loo", 4, None),
+        ("best-constant-loo", 4, 4),
+    ],
+)
+def test_a_step_is_algorithm_1s(settings_of, monkeypatch, estimator, size, micro):
+    settings = settings_of(steps=[1], micro_batch=micro)
+    found = Watched(settings, Run("sgd", estimator, 8, size, ETA, 3), monkeypatch)
+    expected = found.estimate()
+    assert expected.norm() > 1e-3
+    assert (found.step / ETA - expected).norm() < 1e-6 * expected.norm()
+
+
+def test_adamws_step_size_is_its_learning_rate(settings_of, monkeypatch):
+    """Its first step is the rate in every coordinate that has a gradient."""
+    run = Run("adamw", "grpo", 8, 4, 0.01, 3)
+    moved = Watched(settings_of(steps=[1]), run, monkeypatch).step.abs()
+    assert moved.max() == pytest.approx(0.01, rel=1e-3)
+
+
+def test_completions_are_drawn_from_the_policy(settings_of, monkeypatch):
+    """First tokens of 2,048 completions against their law, by 5 standard errors."""
+    run = Run("sgd", "grpo", 2048, 2048, ETA, 3)
+    found = Watched(settings_of(steps=[1]), run, monkeypatch)
+    prompt = torch.tensor([found.task.tokens[found.drawn["index"][0]]])
+    law = next_log_probabilities(training.Task(settings_of()).policy, prompt, None)
+    law = law[0].exp().detach().numpy()
+    first = [tokens[0] for tokens in found.drawn["tokens"]]
+    shares = np.bincount(first, minlength=len(law)) / len(first)
+    assert (abs(shares - law) < 5 * np.sqrt(law * (1 - law) / len(first))).all()
+
+
+def test_prompts_that_trl_reads_otherwise_are_refused(settings_of):
+    task = training.Task(settings_of(steps=[1]))
+    trainer = training.make_trainer(task, Run("sgd", "grpo", 8, 4, ETA, 3), "unused")
+    task.tokens = [[*tokens, 1] for tokens in task.tokens]
+    with pytest.raises(InputError, match="TRL reads other tokens"):
+        trainer.train()
+
+
+def test_a_diverged_run_is_worth_nothing(settings_of, monkeypatch):
+    def diverge(_):
+        torch.multinomial(torch.full((2,), torch.nan), 1)
+
+    monkeypatch.setattr(training.StudyTrainer, "train", diverge)
+    _, found, _ = training.train(Run("sgd", "grpo", 8, 4, 1e5, 0), settings_of())
+    assert found[1:] == [0.0, 0.0]
+
+
+# Settings and prediction.
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"arms": [ARM | {"group_sizes": [3]}]}, "3 does not divide 8"),
+        ({"arms": [ARM | {"group_sizes": [1]}]}, "grpo needs groups of two or more"),
+        ({"steps": [3, 1]}, "each must be larger than the last"),
+        ({"seed": 4}, "unknown key seed; did you mean seeds?"),
+        ({"probe": "tiny/bse"}, "no probe tiny/bse; did you mean tiny/base?"),
+        ({"probe": "smollm2/icl"}, "TRL knows no sampling.stop"),
+        ({"advice": "results/tiny/base/checks.json"}, "no advice of mse_lab"),
+        ({"advice": "nowhere.json"}, "nowhere.json"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_used_is_refused_in_a_line(changes, said, tmp_path, capsys):
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(values(**changes)))
+    assert training.main([str(path), "--out", str(tmp_path / "out")]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not (tmp_path / "out/runs.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["tiny-base", "smollm2-icl"])
+def test_the_committed_settings(name):
+    settings = training.load_settings(ROOT / f"probes/studies/{name}.yaml")
+    assert settings.load_probe().prompts
+    runs = training.runs_of(settings)
+    assert len(runs) == len({*runs})
+    arms = {run.arm for run in runs}
+    assert {training.base_of(arm, settings) for arm in arms} <= arms
+    assert len(training.runs_of(settings.shortened())) == 8
+
+
+def test_prompts_of_a_sample_are_all_there_are(tmp_path):
+    """c1 (1 - 1/P), and ||g||^2 + c1/P: that of the mean of P gradients."""
+    numbers = {"c1": 20, "c2": 200, "c3": 260, "vanilla": 110, "best_constant": 90}
+    advice = {key: {"value": one} for key, one in {**numbers, "gradient2": 1}.items()}
+    path = tmp_path / "advice.json"
+    path.write_text(json.dumps(advice))
+    sample = training.read_constants(path, 10)
+    assert (sample.c1, sample.c3, sample.gradient2) == (18, 260, 3)
+    path.write_text(json.dumps(advice | {"population": 10}))
+    assert training.read_constants(path, 10)[::3] == (20, 1)
+
+
+def test_predictions_by_hand():
+    """N ||g||^2 = 16: 1 + (2 4 + 5 + 9/3)/16 = 2, 1 + (2 2 + 5 + 9)/16 = 2.125."""
+    constants = Constants(2.0, {"grpo": 5.0, "vanilla": 7.0}, 9.0, 2.0)
+    adamw = ARM | {"optimiser": "adamw"}
+    table = training.predict(training.Settings(**values(arms=[ARM, adamw])), constants)
+    assert table["one_plus_error"].tolist() == [2.125, 2.0, 2.125, 2.0]
+    assert table["predicted_gain_ratio"].tolist() == [2 / 2.125, 1.0] * 2
+    assert table["predicted_steps_ratio"][0] == 2.125 / 2
+    roots = table["predicted_step_size_ratio"].to_numpy()[[0, 2]]
+    np.testing.assert_allclose(roots, [2 / 2.125, (2 / 2.125) ** 0.5])
+    assert constants.one_plus_error(Arm("sgd", "vanilla", 8, 1)) == 1 + (2 + 7) / 16
+
+
+# Runs.
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Trainings that are counted, and gain what the law says, without TRL."""
+    done = []
+
+    def train(run, settings):
+        done.append(run)
+        steps = np.array([0, *settings.steps])
+        return run, list(0.4 + 0.01 * steps * run.step_size * run.group_size), 1.0
+
+    monkeypatch.setattr(training, "train", train)
+    return done
+
+
+def test_no_run_is_trained_twice_however_a_start_ends(
+    counted, tmp_path, monkeypatch, capsys
+):
+    """The first one is killed at its sixth run, while it writes the fifth."""
+    path, out, train = tmp_path / "study.yaml", tmp_path / "out", training.train
+    path.write_text(yaml.safe_dump(values()))
+    words, runs = [str(path), "--out", str(out)], out / "runs.csv"
+
+    def killed(run, settings):
+        if len(counted) == 5:
+            raise KeyboardInterrupt
+        return train(run, settings)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "train", killed)
+        assert training.main(words) == 130
+    assert (out / "prediction.csv").stat().st_size
+    runs.write_bytes(runs.read_bytes()[:-30])
+    assert training.main(words) == 0
+    assert counted.pop(5) == counted[4]  # The row that was cut.
+    assert counted == training.runs_of(training.load_settings(path))
+    assert len(pd.read_csv(runs)) == 24
+    assert training.main([*words, "--so-far"]) == 0
+    assert len(counted) == 24
+    for name in ("comparison.csv", "training.png"):
+        assert (out / name).stat().st_size
+    path.write_text(yaml.safe_dump(values(completions=5)))
+    assert training.main(words) == 2
+    assert "of other settings; name another folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_rows_of_one(settings_of, tmp_path):
+    small = ARM | {"group_sizes": [4], "step_sizes": [0.1, 0.2]}
+    settings = settings_of(arms=[small], seeds=2)
+    for processes in (1, 2):
+        training.study(settings, tmp_path / str(processes), processes, so_far=False)
+    one, two = (pd.read_csv(tmp_path / name / "runs.csv") for name in "12")
+    names = ["seed", "step_size"]
+    one, two = (table.drop(columns="seconds").sort_values(names) for table in (one, two))
+    pd.testing.assert_frame_equal(one, two.reset_index(drop=True))
+
+
+# The comparison.
+
+
+def lawful(curvature, seeds=8, noise=0.0, step_sizes=(0.25, 0.5, 1.0, 2.0)):
+    """Rows of J after one step: x - curvature x^2 / 2 at step size x, and noise."""
+    draws = np.random.default_rng(0)
+    grid = [(size, seed) for size in step_sizes for seed in range(seeds)]
+    gains = [x - curvature * x**2 / 2 + noise * draws.standard_normal() for x, _ in grid]
+    table = pd.DataFrame(grid, columns=["step_size", "seed"])
+    return table.assign(step_0=0.25, step_1=0.25 + np.array(gains))
+
+
+def test_the_law_is_found_where_it_holds():
+    """1 + E twice as large: half of the gain, at half of the step size."""
+    columns = ["step_0", "step_1"]
+    base, own = (training.judge_arm(lawful(one), columns) for one in (1.0, 2.0))
+    assert (base.chosen, own.chosen) == ((1.0, 1.0), (0.5, 0.5))
+    found = training.compare_two(own, base, np.array([0.0, 1.0]))
+    assert found["gain_ratio"] == pytest.approx(0.5)
+    assert found["step_size_ratio"] == pytest.approx(0.5)
+    assert found["steps_ratio"] == pytest.approx(2.0)
+    assert not found["at_edge"]
+    assert training.judge_arm(lawful(0.1), columns).at_edge
+
+
+def test_a_seed_does_not_choose_its_own_step_size():
+    """Of pure noise the best of many gains is large; a judged one is not."""
+    table = lawful(0.0, 400, 1.0, np.full(1, 1e-9)).drop(columns="step_size")
+    parts = [
+        table.iloc[at::20].assign(step_size=float(at), seed=range(20)) for at in range(20)
+    ]
+    judged = training.judge_arm(pd.concat(parts), ["step_0", "step_1"])
+    assert abs(judged.gains.mean()) < 4 / 20**0.5
+    best = pd.concat(parts).groupby("step_size")["step_1"].mean().max() - 0.25
+    assert best > 0.3
+
+
+def test_the_committed_trainings_obey_as_the_page_says():
+    """Those of `group-size`, by seeds that did not choose their step size."""
+    old = pd.read_csv(ROOT / "results/group-size/runs.csv")
+    sizes = {"main": 0.03, "eta-0.015": 0.015, "eta-0.06": 0.06, "small-step": 0.003}
+    old = old[old["arm"].isin(sizes)].assign(step_size=old["arm"].map(sizes))
+    names = ["group_size", "step_size", "seed"]
+    table = old.pivot(index=names, columns="step", values="value").add_prefix("step_")
+    start = json.loads((ROOT / "results/group-size/prediction.json").read_text())["start"]
+    fixed = {"optimiser": "sgd", "estimator": "grpo", "completions_per_step": 128}
+    table = table.reset_index().assign(**fixed, step_0=start["training"])
+    grid = ARM | {"completions_per_step": [128], "group_sizes": [2, 4, 8, 16, 32, 64]}
+    base = {"completions_per_step": 128, "group_size": 4}
+    settings = training.Settings(**values(steps=[15, 100], base=base, arms=[grid]))
+    constants = training.read_constants(ROOT / "results/tiny/base/advice.json", 60)
+    found = training.compare(table, settings, training.predict(settings, constants))
+    last = found[found["step"] == 100].set_index("group_size")
+    np.testing.assert_allclose(
+        last["gain_ratio"], [0.99, 1, 0.96, 0.71, 0.59, 0.38], atol=0.005
+    )
+    np.testing.assert_allclose(
+        last["predicted_gain_ratio"], [0.81, 1, 0.95, 0.77, 0.54, 0.34], atol=0.005
+    )
+    assert (found[found["step"] == 15]["seeds"] == 4).all()
