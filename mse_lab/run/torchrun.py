@@ -217,9 +217,8 @@ def _connect() -> TorchrunProcesses:
     _listen_locally()
     started, rank, count = next(rendezvous("env://", timeout=FOREVER))
     store = PrefixStore(name_start(started, rank, count), started)
-    on_gpus = torch.cuda.is_available() and distributed.is_nccl_available()
     distributed.init_process_group(
-        "cpu:gloo,cuda:nccl" if on_gpus else "gloo",
+        "gloo",
         store=PrefixStore("group", store),
         rank=rank,
         world_size=count,

@@ -1,57 +1,263 @@
-"""Processes: one start at a time in a folder, and waits that end."""
+"""Several processes: the same bytes as one, and one line when something is wrong."""
 
+import json
+import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
+from torch import distributed
 
 import run_mse
+from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.results.checks import Check
+from mse_lab.run import torchrun as several
 from mse_lab.run.processes import LOCK, lock, wait_until
+from mse_lab.run.progress import Tally
+from mse_lab.run.resume import Outcome
+from mse_lab.run.torchrun import TorchrunProcesses, name_start
+from torchrun_starts import ROOT, ours, torchrun
 
-ROOT = Path(__file__).resolve().parents[2]
+# What rank 1 does at its second prompt where two processes run.
+REWARD = """
+import os, signal, time
+from mse_lab.probe.rewards import integer
+
+seen = {"killed": [], "wrong": []}
+
+def is_second_of_rank_1(name, prompt):
+    if prompt["id"] not in seen[name]:
+        seen[name].append(prompt["id"])
+    if "AMONG_TWO" in os.environ and os.environ["RANK"] != "1":
+        time.sleep(0.1)
+    return os.environ.get("RANK") == "1" and len(seen[name]) == 2
+
+def killed(text, prompt):
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT") != "0"
+    if is_second_of_rank_1("killed", prompt) and not again:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return integer(text, prompt)
+
+def wrong(text, prompt):
+    if is_second_of_rank_1("wrong", prompt):
+        raise ZeroDivisionError("no such thing")
+    return integer(text, prompt)
+"""
 
 
-def test_lock_keeps_others_out_and_lets_go(tmp_path):
-    with lock(tmp_path / "run"):
-        with pytest.raises(InputError, match="another start"), lock(tmp_path / "run"):
-            pass
-        assert (tmp_path / "run" / LOCK).exists()
-    with lock(tmp_path / "run"):
+@pytest.mark.slow
+def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeypatch):
+    """The first probe is measured whole, the second interrupted; both as by one process."""
+    (tmp_path / "plugin.py").write_text(REWARD)
+    monkeypatch.syspath_prepend(tmp_path)
+    paths = [write_probe("one"), write_probe("two", reward="plugin:killed", seed=1)]
+    alone, out = tmp_path / "alone", tmp_path / "out"
+    assert run_mse.main(["run", *map(str, paths), "--out", str(alone)]) == 0
+
+    words = [*paths, "--fresh", "--out", out]
+    done = torchrun("run", *words, folder=tmp_path, max_restarts=1, AMONG_TWO="yes")
+    assert done.returncode == 0, done.stderr
+    # The first probe was measured before the loss and, despite --fresh, found after it.
+    assert done.stdout.count("finished before") == 1
+    assert done.stdout.count("results written") == 2
+    for name in ("one/mse.csv", "one/prompts.csv", "two/mse.csv", "two/prompts.csv"):
+        assert (out / name).read_bytes() == (alone / name).read_bytes()
+    environment = json.loads((out / "one/environment.json").read_text())
+    assert (environment["processes"], environment["threads"]) == (2, 1)
+    assert len(environment["process_seconds"]) == 2
+    assert environment["seconds"] == max(environment["process_seconds"])
+    assert not list(out.rglob(LOCK))
+
+
+def test_an_error_of_one_process_is_one_line(write_probe, tmp_path):
+    (tmp_path / "plugin.py").write_text(REWARD)
+    words = [write_probe(reward="plugin:wrong"), "--out", tmp_path / "out"]
+    done = torchrun("run", *words, folder=tmp_path, AMONG_TWO="yes")
+    assert done.returncode != 0
+    (line,) = ours(done)
+    for words in ("reward = plugin:wrong", "failed on prompt p", "no such thing"):
+        assert words in line
+    assert "exitcode  : 2" in done.stderr
+    assert list((tmp_path / "out/small/shards").glob("*.npz"))
+
+
+def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("one process needs no group")
+
+    monkeypatch.setattr(distributed, "init_process_group", refuse)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert not started_by_torchrun()
+    assert run_mse.main(["run", str(write_probe()), "--out", str(tmp_path / "out")]) == 0
+    # What torchrun starts alone is alone too; a bare RANK in the environment means nothing.
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert not started_by_torchrun()
+
+
+class Unmet(TorchrunProcesses):
+    """Processes on one store that need not wait for each other: here they take turns."""
+
+    def meet(self, watch=lambda: None):
+        self._meetings += 1
+
+
+@pytest.fixture
+def pair():
+    """Two processes of one run, without gloo."""
+    store = distributed.HashStore()
+    return [Unmet(store, rank, 2) for rank in range(2)]
+
+
+def test_a_start_has_a_name_that_no_lost_one_had():
+    store = distributed.HashStore()
+    with ThreadPoolExecutor() as pool:
+        names = set(pool.map(lambda rank: name_start(store, rank, 2), range(2)))
+        alone = pool.submit(name_start, store, 0, 2)
+        with pytest.raises(TimeoutError):
+            alone.result(0.2)  # The other's mark is there, but of the lost start.
+        again = {name_start(store, 1, 2), alone.result()}
+    assert len(names) == len(again) == 1
+    assert names != again
+
+
+def test_the_first_decides_by_json_and_everything_is_dealt_once(pair):
+    check = Check("a", float("nan"), 1.0, None, "b")
+    found = Outcome([check], ["c"], True, None, ["mse.csv"])
+    told = [pair[0].agree(lambda: found, Outcome | None),
+            pair[1].agree(lambda: pytest.fail("not asked"), Outcome | None)]  # fmt: skip
+    assert [repr(one) for one in told] == [repr(found)] * 2
+    # Anybody who reaches the store can write to it: what is read from it runs nothing.
+    pair[0]._store.set("decision/1", pickle.dumps(print).hex())
+    with pytest.raises(json.JSONDecodeError):
+        pair[1].agree(lambda: None)
+    shares = [one.deal(range(10, 20)) for one in pair]
+    first = [next(shares[0]), next(shares[1]), next(shares[0])]
+    assert sorted([*first, *shares[1], *shares[0]]) == [*range(10, 20)]
+    # The next probe is dealt anew.
+    assert [list(one.deal([7])) for one in reversed(pair)] == [[7], []]
+
+
+def test_the_first_counts_what_all_have_done(pair):
+    for one in pair:
+        list(one.deal([]))
+    assert pair[0].total(Tally(1, 0.5, 0.25)) == Tally(1, 0.5, 0.25)
+    assert pair[1].total(Tally(2, 1.5, 0.0)) == Tally(2, 1.5, 0.0)
+    assert pair[0].total(Tally(1, 0.5, 0.25)) == Tally(3, 2.0, 0.25)
+
+
+def test_one_complains_and_all_end(pair, monkeypatch):
+    """Also of what nobody foresaw: none waits for what will not come."""
+    monkeypatch.setattr(several, "COURTESY", 0.1)
+    monkeypatch.setattr(several, "_connect", lambda: pair[1])
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: None)
+    said = []
+    with pytest.raises(SystemExit, match="70"), several.join(said.append):
+        raise ZeroDivisionError("by zero")
+    pair[0].complain(said.append, Ending(2, "that is wrong"))
+    (line,) = said
+    assert "internal error: ZeroDivisionError: by zero" in line
+    with pytest.raises(SystemExit, match=str(INTERNAL_ERROR)):
+        next(pair[0].deal([1]))
+
+
+class Closed:
+    """A store whose process is gone."""
+
+    def add(self, *_):
+        raise RuntimeError("Connection closed by peer")
+
+
+def test_a_lost_process_is_told_in_one_line(pair, monkeypatch):
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: None)
+    said = []
+    for one in pair:
+        monkeypatch.setattr(several, "_connect", lambda one=one: one)
+        one._store = Closed()
+        with pytest.raises(SystemExit, match="130"), several.join(said.append):
+            next(one.deal([1]))
+    assert said == ["a process was lost; the same command goes on from here"]
+
+
+def test_machines_without_a_shared_folder(pair, tmp_path, monkeypatch):
+    monkeypatch.setattr(several, "PATIENCE", 0.1)
+    with pair[0].locked(tmp_path / "here"), pair[1].locked(tmp_path / "here"):
         pass
-    assert not (tmp_path / "run" / LOCK).exists()
+    (tmp_path / "there").mkdir()
+    pair[0].agree(lambda: "the mark of here")
+    elsewhere = pair[1].locked(tmp_path / "there")
+    with lock(tmp_path / "there"), pytest.raises(InputError, match="machines share"):
+        elsewhere.__enter__()
 
 
-def test_a_lock_on_a_full_disk(tmp_path, monkeypatch):
+# What the probe says, GPUs of the machine, rank and processes there, and what it gets.
+PLACES = {
+    "no GPU": ({}, 0, 1, 2, "auto"),
+    "its own": ({}, 2, 1, 2, "cuda:1"),
+    "cuda": ({"device": "cuda"}, 8, 0, 2, "cuda:0"),
+    "as named": ({"device": "cuda:0"}, 2, 1, 2, "cuda:0"),
+    "cpu": ({"device": "cpu"}, 2, 1, 2, "cpu"),
+    "too many": ({}, 1, 1, 2, r"--nproc-per-node 2: .* machine: 1;"),
+    "all": ({"device_map": "auto"}, 4, 0, 1, "auto"),
+    "all, twice": ({"device_map": "auto"}, 4, 0, 2, "takes all GPUs"),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "rank", "here", "place"), PLACES.values(), ids=PLACES
+)
+def test_every_process_has_its_own_gpu(
+    pair, write_probe, monkeypatch, model, gpus, rank, here, place
+):
+    probe = load_probe(write_probe())
+    probe = probe.model_copy(
+        update={"model": probe.model.model_copy(update={"device": "auto", **model})}
+    )
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
+    if place.startswith(("auto", "cuda", "cpu")):
+        assert pair[1].assign_device(probe).model.device == place
+    else:
+        with pytest.raises(InputError, match=place):
+            pair[1].assign_device(probe)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mse_lab.run.processes import lock
+with lock(Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_one_start_at_a_time_in_a_folder(write_probe, tmp_path, refused, monkeypatch):
+    """A killed start, or a full disk, leaves none out."""
+    path, out = write_probe(), tmp_path / "out"
+    with lock(out / "small"):
+        assert (out / "small" / LOCK).exists()
+        line = refused("run", path, "--out", out)
+        assert "another start is measuring there" in line
+    assert not (out / "small" / LOCK).exists()
+    done = subprocess.run([sys.executable, "-c", KILLED, out], cwd=ROOT, check=False)
+    assert (done.returncode, (out / LOCK).exists()) == (-9, True)
+    with lock(out):
+        pass
+
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(InputError, match="No space left"), lock(tmp_path):
+    with pytest.raises(InputError, match="No space left"), lock(out):
         pass
-    assert not (tmp_path / LOCK).exists()
-
-
-def test_lock_of_a_killed_start_is_free(tmp_path):
-    code = (
-        "import os, signal, sys; from pathlib import Path; "
-        "from mse_lab.run.processes import lock\n"
-        "with lock(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, check=False)
-    assert done.returncode == -9
-    assert (tmp_path / LOCK).exists()
-    with lock(tmp_path):
-        pass
-
-
-def test_two_starts_in_one_folder(write_probe, tmp_path, capsys):
-    path, out = write_probe(), tmp_path / "out"
-    with lock(out / "small"):
-        assert run_mse.main(["run", str(path), "--out", str(out)]) == 2
-    assert "another start is measuring there" in capsys.readouterr().err
-    assert run_mse.main(["run", str(path), "--out", str(out)]) == 0
+    assert not (out / LOCK).exists()
 
 
 def test_waiting_looks_at_once_and_gives_up():
