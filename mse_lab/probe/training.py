@@ -203,6 +203,10 @@ def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
             own = getattr(getattr(probe, section), key)
             if value != own:
                 yield f"{said} (the probe's {key} is {own})"
+    rows = [name for name, row in trainer.settings.items() if row.probe == "model.adapter"]
+    without = all(trainer.settings[name].allows(reading.value(name)) for name in rows)
+    if probe and probe.model.adapter is not None and reading.complete and without:
+        yield f"no {rows[0]} (the probe has an adapter)"
 
 
 def _interpret(

@@ -284,6 +284,7 @@ def test_sampling_and_adapter_are_compared_with_the_probes():
     other = Training(trainer="trl", words=["--num_generations", "8"])
     assert find_setting(other, parse_probe(alike, "p")).uncounted == (
         "temperature = 1.0 (default) (the probe's temperature is 0.7)",
+        "no use_peft (the probe has an adapter)",
     )
     by_hand = Training(trainer="trl", num_generations=8)
     assert find_setting(by_hand, parse_probe(alike, "p")).uncounted == ()
