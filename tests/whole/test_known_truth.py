@@ -21,7 +21,13 @@ from enumerated import random_enumerated
 from mse_lab.estimators import ESTIMATORS
 from simulated import Design, analysed
 
-REWARDS = {"binary": (1.0, 0.0, 1.0, 0.0), "graded": (1.0, -0.5, 0.4, 0.0)}
+BINARY_REWARDS, GRADED_REWARDS = (1.0, 0.0, 1.0, 0.0), (1.0, -0.5, 0.4, 0.0)
+# Rewards, the length of the gradients' common part, and how often there are the prompts.
+KINDS = {
+    "binary": (BINARY_REWARDS, 1.0, 1),
+    "graded": (GRADED_REWARDS, 1.0, 1),
+    "binary, many": (BINARY_REWARDS, 4.0, 12),
+}
 SIZES, LARGEST, ERRORS = [2, 4], 8, 4.5
 SMALL, LARGE = 16, 4096
 # With a law for any rewards; opo has none and is measured through products of groups.
@@ -45,14 +51,16 @@ COLUMNS = {
 
 @cache
 def prompts_of(kind):
-    """Three prompts whose gradients have a common part."""
+    """Three prompts whose gradients have a common part, or copies of them."""
+    rewards, push, copies = KINDS[kind]
     rng = np.random.default_rng(3)
-    prompts = [random_enumerated(rng, rewards=REWARDS[kind]) for _ in range(3)]
-    return [
+    prompts = [random_enumerated(rng, rewards=rewards) for _ in range(3)]
+    step = np.array([push, 0, 0])
+    return copies * [
         replace(
             one,
             lengths=np.ones(4, dtype=int),
-            scores=one.scores + (one.rewards - one.value)[:, None] * np.array([1.0, 0, 0]),
+            scores=one.scores + (one.rewards - one.value)[:, None] * step,
         )
         for one in prompts
     ]
@@ -117,7 +125,8 @@ def truths(kind, names, reference):
     """{(table, row, column): value} of every number but intervals."""
     prompts, found = prompts_of(kind), {}
     gradient = np.mean([one.gradient for one in prompts], axis=0)
-    plain = sum(reference_noise(one, reference // 2) for one in prompts) / 9
+    noises = [reference_noise(one, reference // 2) for one in prompts]
+    plain = sum(noises) / len(prompts) ** 2
 
     oracle = {size: aggregate(prompts, "oracle", size) for size in SIZES}
     for name in names:
@@ -156,7 +165,7 @@ def truths(kind, names, reference):
             "best_baseline": moments.best_baseline[0],
             "mean_length": 1.0,
         }
-        if kind == "binary":
+        if kind != "graded":
             row["rho"] = norm_ratio(one)
         found |= {("prompts", str(x), key): value for key, value in row.items()}
     return found
@@ -208,19 +217,39 @@ UNBIASED = {
 
 
 def is_unbiased(key):
-    """A law's b* is plugged in and the bias of opo is measured between groups."""
+    """A law's b* is plugged in and the bias of opo is measured between groups.
+
+    The parts of a binary law have a slope that is plugged in, their sum has not.
+    """
     table, row, column = key
     plugged = "best-constant" in row and (column == "law" or table == "laws")
+    if not {*BINARY}.isdisjoint(row):
+        plugged |= column in ("bias2", "variance")
+        # A law of counts takes G + 3 completions.
+        plugged |= row[-1] + 3 > SMALL
     return column in UNBIASED[table] and not plugged
+
+
+def off_on_average(kind, names, reference, runs, tables=(*HEADS,)):
+    """Numbers without bias that are off by more than their errors on average."""
+    truth, found = measure(kind, names, reference, runs)
+    errors = found.std(0, ddof=1) / np.sqrt(len(found))
+    for key, mean, error in zip(truth, found.mean(0), errors, strict=True):
+        if key[0] in tables and is_unbiased(key):
+            assert np.isfinite(mean), key
+            if abs(mean - truth[key]) > ERRORS * error + 1e-9:
+                yield key, mean, truth[key]
 
 
 def test_means_over_runs_with_a_small_reference():
     """Of 200 runs; a plain reference would add 5 to 55%."""
-    truth, found = measure("graded", NAMES, SMALL, 200)
-    errors = found.std(0, ddof=1) / np.sqrt(len(found))
-    for key, mean, error in zip(truth, found.mean(0), errors, strict=True):
-        if is_unbiased(key):
-            assert abs(mean - truth[key]) <= ERRORS * error + 1e-9, (key, mean, truth[key])
+    assert not list(off_on_average("graded", NAMES, SMALL, 200))
+
+
+def test_binary_laws_at_a_small_reference():
+    """Of 60 runs of 36 prompts; at the estimated V, not of its counts, it is off by 5%."""
+    names = ["oracle", "grpo-std", "maxrl"]
+    assert not list(off_on_average("binary, many", names, SMALL, 60, ("mse", "laws")))
 
 
 def test_every_number_with_a_large_reference():
