@@ -18,7 +18,7 @@ N = TypeVar("N", int, float)
 ROOT, RESULTS = PROJECT, Path("results")
 
 # Bounds of arguments; a larger value is a typing mistake.
-LARGEST_SIZE, LARGEST_BUDGET, LARGEST_SEED = 4096, 10**12, 10**18 - 1
+LARGEST_SIZE, LARGEST_BUDGET = 4096, 10**12
 MOST_TOKENS = 2**31 - 1
 MOST_PROCESSES = 256
 LEAST = 1e-9  # The least positive number.

@@ -306,7 +306,7 @@ class Limit:
 
     def weights(self, rule: Rule) -> Floats:
         """w, ascending."""
-        return np.linalg.eigvalsh(self.law(self.peak.covariance(rule)))
+        return np.asarray(np.linalg.eigvalsh(self.law(self.peak.covariance(rule))))
 
     @property
     def constants(self) -> Floats:
@@ -546,15 +546,13 @@ def theorem_7(effort: Effort) -> tuple[list[Finding], pd.DataFrame]:
     table = pd.DataFrame(rows, columns=["group_size", "gap", "error", "limit"])
     worst = table.loc[(table["gap"] / table["limit"] - 1).abs().idxmax()]
     quantity = f"E N n Delta over c1 G + c2 + c3/(G-1), at G = {worst['group_size']:g}"
-    ratio, error = worst["gap"] / worst["limit"], worst["error"] / worst["limit"]
-    findings = [judge("Theorem 7, means over G", quantity, ratio, 1.0, error)]
+    ratio, off = worst["gap"] / worst["limit"], worst["error"] / worst["limit"]
+    findings = [judge("Theorem 7, means over G", quantity, ratio, 1.0, off)]
     found, error = fit_best_size(table["gap"].to_numpy(), table["error"].to_numpy())
     quantity = f"log(G* - 1) fitted to runs, N = {BUDGET}: G* = {1 + np.exp(found):.2f}"
-    for name, size in (
-        ("", best_size(limit.constants)),
-        ("control: 2.41 for ", 1 + 2**0.5),
-    ):
-        statement, predicted = f"{name}Theorem 7, best G", float(np.log(size - 1))
+    both = ("", best_size(limit.constants)), ("control: 2.41 for ", 1 + 2**0.5)
+    for name, best in both:
+        statement, predicted = f"{name}Theorem 7, best G", float(np.log(best - 1))
         findings.append(judge(statement, quantity, found, predicted, error, 0.26))
     return findings, table
 

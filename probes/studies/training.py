@@ -309,8 +309,8 @@ class StudyTrainer(GRPOTrainer):
         self.num_generations = run.group_size
         self._task, self._run, self._drawn = task, run, dict[str, Any]()
 
-    def _reward(self, index: Any, completion_ids: Any, **_: Any) -> list[float]:
-        task, rewards = self._task, []
+    def _reward(self, index: Any, completion_ids: Any, **_: Any) -> list[float | None]:
+        task, rewards = self._task, list[float | None]()
         for prompt, tokens in zip(index, completion_ids, strict=True):
             texts = [task.policy.decode(tokens)]
             one = reward_completions(task.reward, texts, task.prompts[prompt])
@@ -345,8 +345,8 @@ class StudyTrainer(GRPOTrainer):
         if not estimator.reward_only:
             self._task.follow(self.model)
             norms2 = self._task.norms2(drawn["index"], drawn["tokens"])
-        unknown = np.full(len(rewards_PRG), np.nan)
-        shaped = (values.reshape(rewards_PRG.shape) for values in (lengths, norms2))
+        unknown, shape = np.full(len(rewards_PRG), np.nan), rewards_PRG.shape
+        shaped = lengths.reshape(shape), norms2.reshape(shape)
         return estimator.weights(Groups(rewards_PRG, *shaped, unknown, unknown[:, None]))
 
 
@@ -476,10 +476,10 @@ class RunsFile:
 
     def append(self, run: Run, values: Sequence[float], seconds: float) -> None:
         """Append the row of a run."""
-        fields = [*run, *values, round(seconds, 1), self._digest]
+        fields = [*map(str, (*run, *values, round(seconds, 1))), self._digest]
         new = not self.path.exists() or not self.path.stat().st_size
         lines = [self._columns, fields] if new else [fields]
-        text = "".join(",".join(map(str, line)) + "\n" for line in lines)
+        text = "".join(",".join(line) + "\n" for line in lines)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(text)
             file.flush()
