@@ -13,8 +13,8 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.sampling import next_log_probabilities
+from plain_scores import autograd_scores
 from probes.studies import training
 from probes.studies.training import Arm, Constants, Run
 
@@ -71,28 +71,24 @@ class Watched:
     def step(self):
         return self.looks[1] - self.looks[0]
 
-    def scores(self):
-        """W of each completion that was drawn, by autograd, one by one."""
-        policy, parameters = self.task.policy, list(self.task.policy.parameters.values())
-        with policy.differentiable():
-            for index, tokens in zip(
-                self.drawn["index"], self.drawn["tokens"], strict=True
-            ):
-                own = Completions.of_each([np.array(tokens)], 3, [0.0], lambda _: False)
-                log_prob = sequence_log_probs(policy, self.task.tokens[index], own)
-                found = torch.autograd.grad(log_prob.sum(), parameters)
-                yield torch.cat([one.flatten() for one in found])
-
     def estimate(self):
-        """(1/N) sum w_i W_i, with the weights of the package's estimator."""
-        scores = torch.stack(list(self.scores()))
-        shape = (-1, 1, self.size)
-        rewards = np.array(self.drawn["rewards"]).reshape(shape)
-        norms2, unknown = scores.square().sum(1).numpy(), np.full(len(rewards), np.nan)
-        lengths = np.array([len(one) for one in self.drawn["tokens"]]).reshape(shape)
-        groups = Groups(rewards, lengths, norms2.reshape(shape), unknown, unknown[:, None])
+        """(1/N) sum w_i W_i, by autograd and the weights of the package's estimator."""
+        index, tokens, rewards = (
+            self.drawn[name] for name in ("index", "tokens", "rewards")
+        )
+        policy, shape = self.task.policy, (-1, 1, self.size)
+        own = [Completions.of_each([np.array(one)], 3, [0.0], bool) for one in tokens]
+        pairs = zip(own, index, strict=True)
+        scores = [
+            autograd_scores(policy, one, self.task.tokens[at])[0] for one, at in pairs
+        ]
+        norms2 = np.square(scores).sum(1).reshape(shape)
+        lengths = np.array([*map(len, tokens)]).reshape(shape)
+        unknown = np.full(len(norms2), np.nan)
+        rewards = np.array(rewards).reshape(shape)
+        groups = Groups(rewards, lengths, norms2, unknown, unknown[:, None])
         weights = find_estimator(self.estimator).weights(groups).flatten()
-        return torch.from_numpy(weights) @ scores / len(scores)
+        return torch.from_numpy(weights @ np.array(scores) / len(scores))
 
 
 @pytest.mark.parametrize(
