@@ -179,7 +179,7 @@ def parse_line(raw: bytes, where: str) -> Line:
 
 def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:
     """Say why the policy cannot have drawn the tokens of a mask; empty if it can."""
-    count, limit = len(tokens), f"sampling.max_new_tokens = {positions}"
+    count = len(tokens)
     if not count:
         return "no tokens; an empty completion is its end token alone"
     outside = tokens[(tokens < 0) | (tokens >= policy.vocabulary)]
@@ -187,28 +187,50 @@ def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> 
         vocabulary = f"the vocabulary of {policy.vocabulary}"
         return f"token {outside[0]} is not in {vocabulary}; check model.path"
     if count > positions:
-        return f"{count} tokens, and {limit}; set it to what they were drawn with"
+        return (
+            f"{count} tokens, and sampling.max_new_tokens = {positions}; set it to what "
+            "they were drawn with"
+        )
     drawn = np.ones(count, np.bool_) if mask is None else mask
+    return (
+        _end_inside(tokens, drawn, policy)
+        or _stop_inside(tokens, mask, policy)
+        or _no_end(tokens, drawn, policy, positions)
+    )
+
+
+def _end_inside(tokens: Ints, drawn: Flags, policy: Policy) -> str:
+    """Say where the policy went on after an end token, as only an environment may."""
     ended = drawn & np.isin(tokens, policy.end_tokens)
-    # An environment may go on after an end token, the policy may not.
     for index in np.flatnonzero(ended[:-1] & drawn[1:])[:1]:
         end = f"end token {tokens[index]} is number {index + 1}"
-        return f"{end} of {count} tokens; leave out what follows it"
-    if policy.stops is not None:
-        if mask is not None:
-            return "it has a mask, and turns end by themselves; leave out sampling.stop"
-        for number in range(1, count):
-            if policy.stops.end(tokens[:number].tolist()):
-                end = f"token {number} of {count} completes a string of sampling.stop"
-                return f"{end}; leave out what follows it"
-    if drawn[-1] and count < positions and not policy.ends(tokens.tolist()):
-        end_tokens = ", ".join(map(str, policy.end_tokens))
-        return (
-            f"{count} tokens without an end token ({end_tokens}) or stop string, and "
-            f"{limit}; give the end token too, or set sampling.stop and "
-            "sampling.max_new_tokens to what they were drawn with"
-        )
+        return f"{end} of {len(tokens)} tokens; leave out what follows it"
     return ""
+
+
+def _stop_inside(tokens: Ints, mask: Flags | None, policy: Policy) -> str:
+    """Say where the policy went on after a stop string."""
+    if policy.stops is None:
+        return ""
+    if mask is not None:
+        return "it has a mask, and turns end by themselves; leave out sampling.stop"
+    for number in range(1, len(tokens)):
+        if policy.stops.end(tokens[:number].tolist()):
+            end = f"token {number} of {len(tokens)} completes a string of sampling.stop"
+            return f"{end}; leave out what follows it"
+    return ""
+
+
+def _no_end(tokens: Ints, drawn: Flags, policy: Policy, positions: int) -> str:
+    """Say that nothing ended a completion that was not truncated either."""
+    if not drawn[-1] or len(tokens) == positions or policy.ends(tokens.tolist()):
+        return ""
+    end_tokens = ", ".join(map(str, policy.end_tokens))
+    return (
+        f"{len(tokens)} tokens without an end token ({end_tokens}) or stop string, and "
+        f"sampling.max_new_tokens = {positions}; give the end token too, or set "
+        "sampling.stop and sampling.max_new_tokens to what they were drawn with"
+    )
 
 
 @dataclass(frozen=True)
@@ -330,16 +352,13 @@ def _refuse_few(
                 )
 
 
-def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Supplied:
-    """Index the file of completions that a probe names.
+def _index(
+    path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int]
+) -> tuple[Form | None, Offsets, list[str]]:
+    """Find each prompt's pools; give the lines' form, None of an empty file, and other ids.
 
     Completions of a prompt beyond its pools are left out.
     """
-    key = f"completions = {probe.completions}"
-    path = local_path(str(probe.completions), root)
-    if path is None or not path.is_file():
-        raise InputError(f"{key}: no such file; give a JSONL ({STARTS})")
-    needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
     offsets = {prompt.id: {pool: array("Q") for pool in POOLS} for prompt in prompts}
     unmatched_ids: dict[str, None] = {}
     form = None
@@ -352,15 +371,25 @@ def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Sup
         pool = line.pool or ("replicate" if full else "reference")
         if len(pools[pool]) < needed[pool]:
             pools[pool].append(offset)
+    return form, offsets, list(unmatched_ids)
+
+
+def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Supplied:
+    """Index the file of completions that a probe names."""
+    key = f"completions = {probe.completions}"
+    path = local_path(str(probe.completions), root)
+    if path is None or not path.is_file():
+        raise InputError(f"{key}: no such file; give a JSONL ({STARTS})")
+    needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
+    form, offsets, unmatched_ids = _index(path, prompts, needed)
     if form is None:
         raise InputError(f"{key}: the file is empty; draw completions")
     if not any(pool for pools in offsets.values() for pool in pools.values()):
         raise InputError(
-            f"{path}: its prompts, such as {shown(next(iter(unmatched_ids)))}, are not "
-            f"those of the prompt set, such as {shown(prompts[0].id)}; give the ids of the "
-            "prompt set"
+            f"{path}: its prompts, such as {shown(unmatched_ids[0])}, are not those of the "
+            f"prompt set, such as {shown(prompts[0].id)}; give the ids of the prompt set"
         )
     _refuse_few(path, offsets, form, needed)
     with reading(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Supplied(path, digest, form, offsets, list(unmatched_ids))
+    return Supplied(path, digest, form, offsets, unmatched_ids)
