@@ -38,14 +38,11 @@ class Subject(Inputs):
     policy: Policy
     tokens: list[list[int]]  # The token ids of each prompt.
     memory: Memory  # How many completions each pass takes at once.
-    # Prompts whose vectors are kept together, where they are more than these.
-    kept_prompts: int = 0
 
     @property
     def keeps_whole(self) -> bool:
         """Whether the prompts' vectors are kept whole, not as sketches."""
-        prompts = max(len(self.prompts), self.kept_prompts)
-        return sketches.vectors_fit(prompts, self.policy.size)
+        return sketches.vectors_fit(len(self.prompts), self.policy.size)
 
     def keeper(self) -> sketches.Keeper:
         """Make what keeps one gradient."""

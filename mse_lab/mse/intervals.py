@@ -242,14 +242,6 @@ class Statistic:
             return float(value <= 0)
         return float(special.stdtr(degrees, -value / self.error))
 
-    def _two_tails(self, degrees: float) -> float:
-        ends = (self._tail(value, degrees) for value in (self.value, -self.value))
-        return min(1.0, 2 * min(ends))
-
-    def p_not_zero(self) -> float:
-        """Test whether it differs from zero: the two-sided p-value; 1 where all is zero."""
-        return self._two_tails(self.degrees)
-
     def p_refuted(self) -> float:
         """Test a claim that the number is zero, where a wrong rejection is the worse error.
 
@@ -257,4 +249,6 @@ class Statistic:
         many prompts carry the spread is an estimate, too, which may be too large by chance.
         """
         single = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
-        return self._two_tails(min([self.degrees, *single]))
+        degrees = min([self.degrees, *single])
+        ends = (self._tail(value, degrees) for value in (self.value, -self.value))
+        return min(1.0, 2 * min(ends))

@@ -22,21 +22,16 @@ from mse_lab.policy.policy import Policy
 class SharedPrefix:
     """Keys and values of all prompt tokens but the last, computed once.
 
-    Several prompts of one length have a row each. The last prompt token is processed
-    together with a completion's tokens, so that all of the completion's logits come from
-    one forward pass.
+    The last prompt token is processed together with a completion's tokens, so that all of
+    the completion's logits come from one forward pass.
     """
 
-    def __init__(
-        self, policy: Policy, prompt: list[int], *others: list[int], cached: bool = True
-    ) -> None:
-        self.prompt, self._others = prompt, others
+    def __init__(self, policy: Policy, prompt: list[int], *, cached: bool = True) -> None:
+        self.prompt = prompt
         # None where nothing can be shared, or shall be.
         self.cache: Any = policy.empty_cache() if cached else None
         if self.cache is not None and len(prompt) > 1:
-            tokens = torch.tensor(
-                [one[:-1] for one in (prompt, *others)], device=policy.device
-            )
+            tokens = torch.tensor([prompt[:-1]], device=policy.device)
             policy.logits(tokens, self.cache, kept=1)
             layers = [
                 layer for layer in self.cache.layers if not isinstance(layer, DummyLayer)
@@ -45,12 +40,6 @@ class SharedPrefix:
                 self.cache = None  # The model left it empty.
         # The prompt tokens that are processed with each completion.
         self.unread = prompt if self.cache is None else prompt[-1:]
-
-    @property
-    def unread_PT(self) -> Tensor:
-        """The prompt tokens that are processed with each completion, by prompt."""
-        prompts = self.prompt, *self._others
-        return torch.tensor([one[-len(self.unread) :] for one in prompts])
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
         """Copy the cache and apply a function to its tensors."""

@@ -6,7 +6,6 @@ a row of the batch until they differ, and finished completions leave the batch. 
 of the distribution, such as the temperature, are in `Policy.scaled`.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -69,7 +68,7 @@ class _Beginnings:
     """The distinct beginnings of the unfinished completions, one row of the batch each."""
 
     def __init__(self, policy: Policy, prefix: SharedPrefix, positions: int) -> None:
-        self._unread_RT = prefix.unread_PT.to(policy.device)
+        self._unread_RT = torch.tensor([prefix.unread], device=policy.device)
         self._cache = prefix.expand(len(self._unread_RT))
         if self._cache is not None:
             longest = len(prefix.prompt) - 1 + positions
@@ -129,18 +128,18 @@ def _draw_batch(
     policy: Policy,
     prefix: SharedPrefix,
     uniforms_NT: Tensor,
-    row: Tensor,
     first: int,
     prompt_id: str,
 ) -> Completions:
-    """Draw a batch; `row` is the number of each completion's prompt in the prefix."""
+    """Draw a batch, whose first completion is the prompt's number `first`."""
     count, positions = uniforms_NT.shape
     tokens_NT = torch.zeros_like(uniforms_NT, dtype=torch.long)
     log_probs_N = torch.zeros_like(uniforms_NT[:, 0])
     lengths_N = torch.full_like(tokens_NT[:, 0], positions)
     ended_N = torch.zeros_like(lengths_N, dtype=torch.bool)
-    # Indices of the unfinished completions; `row` is the row of the batch that each is in.
+    # Indices of the unfinished completions, and the beginning that each continues.
     active = torch.arange(count, device=policy.device)
+    row = torch.zeros_like(active)
     beginnings = _Beginnings(policy, prefix, positions)
     for position in range(positions):
         log_probs_RV = beginnings.read(policy)
@@ -188,25 +187,6 @@ def draw(
     uniforms = torch.from_numpy(uniforms_NT).to(policy.device)
     most = max_batch or len(uniforms)
     batches = zip(range(0, len(uniforms), most), uniforms.split(most), strict=True)
-    rows = torch.zeros(most, dtype=torch.long, device=policy.device)
     return concatenate(
-        [
-            _draw_batch(policy, prefix, batch, rows[: len(batch)], at, prompt_id)
-            for at, batch in batches
-        ]
+        [_draw_batch(policy, prefix, batch, at, prompt_id) for at, batch in batches]
     )
-
-
-@torch.no_grad()
-def draw_together(
-    policy: Policy, prompts: Sequence[list[int]], uniforms_PNT: Floats
-) -> list[Completions]:
-    """Draw N completions of each of several prompts of one length, in one pass.
-
-    Entry (p, n, t) of the uniforms draws token t of completion n of prompt p.
-    """
-    each, prefix = uniforms_PNT.shape[1], SharedPrefix(policy, *prompts)
-    uniforms = torch.from_numpy(uniforms_PNT).to(policy.device).flatten(0, 1)
-    row = torch.arange(len(prompts), device=policy.device).repeat_interleave(each)
-    drawn = _draw_batch(policy, prefix, uniforms, row, 0, "of several")
-    return [drawn[at : at + each] for at in range(0, len(drawn), each)]

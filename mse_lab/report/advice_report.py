@@ -36,7 +36,6 @@ STOPPED: Mapping[Stopped, str] = {
 }
 
 # In each population of `tests/benchmarks/levels.py` whose kinds are seen.
-LEVEL = 0.95
 OF_SAMPLES = (
     "Holds at {level:.0%} confidence if no kind of prompts rarer than 1 in {rarest} makes "
     "most of the difference between prompts' gradients: of {prompts} prompts drawn at "
@@ -57,10 +56,6 @@ OF_THE_OTHERS = (
 GRADIENT_UNKNOWN = (
     "||g||^2 over random prompts is not significantly positive: steps saved lie between "
     "none and those of the completions, and biased losses cannot be priced."
-)
-HOLDS = (
-    "Holds for the gradient at this checkpoint, with scores summed over tokens, for "
-    "rewards and prompts like these, at the best step size of each group size."
 )
 
 

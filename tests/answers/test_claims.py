@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import special
 
 from mse_lab.answers.claims import (
     NEAR,
@@ -153,12 +154,14 @@ def test_numbers_take_their_spread_from_statistics():
     plain = signed("a", found, LEVEL)
     assert plain.error == pytest.approx(found.error)
     assert plain.estimate == found.interval(LEVEL)
-    assert plain.p_outside((0.0, 0.0)) == pytest.approx(found.p_not_zero())
+    t = 2 / found.error
+    assert plain.p_outside((0.0, 0.0)) == pytest.approx(2 * special.stdtr(3, -t))
     base = Statistic(1.0, {}, {})
     over = ratio("a/b", found, base, LEVEL)
     assert over.estimate == found.ratio_to(base, LEVEL)
     log = found.exceeding(base)
-    assert over.p_outside((1.0, 1.0)) == pytest.approx(log.p_not_zero())
+    tail = special.stdtr(log.degrees, -log.value / log.error)
+    assert over.p_outside((1.0, 1.0)) == pytest.approx(2 * tail)
     unknown = ratio("a/b", base, Statistic(0.5, {"a": groups}, {}), LEVEL)
     assert np.isnan([*unknown.estimate, unknown.error]).all()
 

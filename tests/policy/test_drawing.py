@@ -21,13 +21,13 @@ from mse_lab.policy.log_probabilities import (
     sequence_log_probs,
     sum_over_tokens,
 )
-from mse_lab.policy.sampling import draw, draw_together, invert
+from mse_lab.policy.sampling import draw, invert
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores.score_block import score_block
 from stopped_policies import stopped_policy
 
-PROMPT, OTHER, POSITIONS, VOCABULARY = [3, 4, 2], [5, 3, 3], 3, 6
+PROMPT, POSITIONS, VOCABULARY = [3, 4, 2], 3, 6
 COUNT = 2000
 NUMBERS = uniforms(0, "a", "replicate", range(COUNT), POSITIONS)
 
@@ -92,9 +92,6 @@ HOW = {
     "in two calls": lambda policy, prompt, numbers: concatenate(
         [draw(policy, prompt, part, "a") for part in (numbers[:9], numbers[9:])]
     ),
-    "beside another prompt": lambda policy, prompt, numbers: draw_together(
-        policy, [OTHER[: len(prompt)], prompt], np.stack([1 - numbers, numbers])
-    )[1],
     "in small buffers": in_small_buffers,
 }
 
