@@ -224,7 +224,7 @@ def test_the_ratios_of_the_pretrained_model_are_those_of_its_table(family, form)
 def test_the_pages_are_short():
     assert len(README.splitlines()) <= 120
     assert len(README.split()) <= 900
-    assert sum(len(path.read_text().split()) for path in ALL_PAGES) <= 38_000
+    assert sum(len(path.read_text().split()) for path in ALL_PAGES) <= 30_000
 
 
 def anchor(heading):
