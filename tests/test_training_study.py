@@ -73,22 +73,19 @@ class Watched:
 
     def estimate(self):
         """(1/N) sum w_i W_i, by autograd and the weights of the package's estimator."""
-        index, tokens, rewards = (
-            self.drawn[name] for name in ("index", "tokens", "rewards")
-        )
+        index, tokens, rewards = self.drawn.values()
         policy, shape = self.task.policy, (-1, 1, self.size)
         own = [Completions.of_each([np.array(one)], 3, [0.0], bool) for one in tokens]
-        pairs = zip(own, index, strict=True)
-        scores = [
-            autograd_scores(policy, one, self.task.tokens[at])[0] for one, at in pairs
-        ]
+        prompts = [self.task.tokens[prompt] for prompt in index]
+        pairs = zip(own, prompts, strict=True)
+        scores = np.concatenate([autograd_scores(policy, *pair) for pair in pairs])
         norms2 = np.square(scores).sum(1).reshape(shape)
         lengths = np.array([*map(len, tokens)]).reshape(shape)
         unknown = np.full(len(norms2), np.nan)
         rewards = np.array(rewards).reshape(shape)
         groups = Groups(rewards, lengths, norms2, unknown, unknown[:, None])
         weights = find_estimator(self.estimator).weights(groups).flatten()
-        return torch.from_numpy(weights @ np.array(scores) / len(scores))
+        return torch.from_numpy(weights @ scores / len(scores))
 
 
 @pytest.mark.parametrize(
