@@ -29,12 +29,9 @@ from numpy.typing import NDArray
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.mse.mismatch import token_divergences
-from mse_lab.probe.records import IDENTITIES, PART, Records
+from mse_lab.probe.records import IDENTITIES, MOST_LOG, PART, Records
 
 OTHER = "others."  # Begins the name of the column of an id that is not used.
-
-MOST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
-MOST_LOG = 0.1  # Log-probabilities of low precision may be this far above 0.
 
 
 @dataclass
@@ -206,7 +203,7 @@ def _compare(records: Records) -> dict[str, Floats]:
             "is no log-probability; give the natural logarithm of each token's probability"
         )
     log_T = model_T - engine_T
-    used_T = np.abs(log_T) < MOST_NATS
+    used_T = np.isfinite(log_T)
     for _, mask_T in masks:
         used_T &= mask_T > 0
     log_T, row_T = log_T[used_T], row_T[used_T]

@@ -6,19 +6,19 @@ by the record's own names; the user's `--columns` come before both. Nothing else
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.probe.records import IDENTITIES, NAMES, SYNONYMS
+from mse_lab.probe.records import IDENTITIES, NAMES, PART, SYNONYMS
 
 # Names of the columns by the names of a record; of `reward` one or several, with weights.
 Given = Mapping[str, Sequence[str]]
 
 # Columns that may tell groups or prompts apart: example_id, uid, prompt_idx, taskId.
-_ID = re.compile(r"(?:(?:^|_)(?:id|uid|uuid|guid|idx|index|key|hash)|[a-z]Id)$")
+_ID = re.compile(r"(?:(?:^|_)(?:id|uid|uuid|guid|idx|index|key|hash)|[a-z]I[dD])$")
 _WEIGHTED = re.compile(r"([-+0-9.eE]+)\*(.+)")
 
 # What a part of several rewards is called that is their total.
@@ -88,7 +88,7 @@ def _trl(types: Mapping[str, pa.DataType]) -> Form | None:
         for name, kind in types.items()
         if pa.types.is_floating(kind) and name not in columns.values()
     ]
-    columns |= {f"rewards.{name}": name for name in floats}
+    columns |= {PART + name: name for name in floats}
     keys = (
         "generation_batch_size = {completions} = per_device_train_batch_size x processes x "
         "steps_per_generation, num_generations = {size}"
@@ -112,10 +112,14 @@ def _verl(names: Collection[str]) -> Form | None:
     return Form("verl", columns, batch_keys=keys, note=note)
 
 
-def _rows(names: Collection[str], given: Given) -> Form:
-    """A record's own names."""
-    named = {SYNONYMS[name]: name for name in names if name in SYNONYMS}
-    return Form("rows", named | {name: name for name in NAMES if name in names})
+def _rows(names: Collection[str]) -> Form:
+    """A record's own names; a synonym where it is the only one."""
+    columns = {name: name for name in NAMES if name in names}
+    for ours in {*SYNONYMS.values()} - {*columns}:
+        theirs = [name for name in names if SYNONYMS.get(name) == ours]
+        if len(theirs) == 1:
+            columns[ours] = theirs[0]
+    return Form("rows", columns)
 
 
 def recognise(types: Mapping[str, pa.DataType], given: Given) -> Form | None:
@@ -125,18 +129,18 @@ def recognise(types: Mapping[str, pa.DataType], given: Given) -> Form | None:
     >>> recognise(known, {}).name
     'verl'
     """
-    form = _apply(_trl(types) or _verl(types) or _rows([*types], given), given)
-    for name in form.given:
-        columns = [form.columns[name]] if name in form.columns else []
-        if name == "reward":
-            columns = [column for key, column in form.columns.items() if _is_reward(key)]
-        if not all({*_tops(column)} & {*types} for column in columns):
-            return None
-    return form if any(_is_reward(name) for name in form.columns) else None
+    form = _apply(_trl(types) or _verl(types) or _rows(types), given)
+    named = [
+        column
+        for name, column in form.columns.items()
+        if name in given or (_is_reward(name) and "reward" in given)
+    ]
+    there = all({*_tops(column)} & {*types} for column in named)
+    return form if there and any(map(_is_reward, form.columns)) else None
 
 
 def _is_reward(name: str) -> bool:
-    return name in ("reward", "rewards") or name.startswith("rewards.")
+    return name in ("reward", "rewards") or name.startswith(PART)
 
 
 def _apply(form: Form, given: Given) -> Form:
@@ -144,16 +148,16 @@ def _apply(form: Form, given: Given) -> Form:
     columns, weights = dict(form.columns), dict[str, float]()
     if {"reward", "rewards"} & {*given}:
         columns = {name: one for name, one in columns.items() if not _is_reward(name)}
-    for name, (first, *more) in given.items():
-        weighted = [_WEIGHTED.fullmatch(one) for one in (first, *more)]
-        if name != "reward" or not (more or any(weighted)):
-            columns[name] = first
+    for name, theirs in given.items():
+        if name != "reward" or (len(theirs) == 1 and not _WEIGHTED.fullmatch(theirs[0])):
+            columns[name] = theirs[0]
             continue
-        for one, found in zip((first, *more), weighted, strict=True):
+        for one in theirs:
+            found = _WEIGHTED.fullmatch(one)
             column = found[2] if found else one
-            columns[f"rewards.{column}"] = column
+            columns[PART + column] = column
             weights[column] = _weight(found[1], one) if found else 1.0
-    return Form(form.name, columns, weights, frozenset(given), form.batch_keys, form.note)
+    return replace(form, columns=columns, weights=weights, given=frozenset(given))
 
 
 def _weight(text: str, whole: str) -> float:

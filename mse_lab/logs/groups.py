@@ -229,7 +229,7 @@ class _ById(NamedTuple):
     def refuse_numbers(self) -> None:
         """Refuse a group id that numbers completions: no two of a prompt share one."""
         keys = [key for key in ("prompt", "step") if key in self.table]
-        if (self.size_K == 1).all() and keys and self.table.duplicated(keys).any():
+        if _largest_mode(self.size_K) == 1 and keys and self.table.duplicated(keys).any():
             column = self.log.source.form.columns.get("group", "group")
             raise InputError(
                 f"{column} is another one in every completion, so it identifies no group: "
@@ -255,22 +255,35 @@ class _ById(NamedTuple):
                     f"group={self._text} if neither"
                 )
 
-    def refuse_several(self, *, alone: bool) -> None:
-        """Refuse a group that seems to be several: one larger than others.
+    def refuse_large(self) -> None:
+        """Refuse a group of an id that is larger than others: it may be several."""
+        counts = np.bincount(self.size_K)
+        common = int(np.argmax(counts))
+        for group in np.flatnonzero(self.size_K > common)[:1]:
+            raise self._several(group, f"others {common}")
 
-        Of a prompt's text also the only one (`alone`): all prompts may share it.
+    def refuse_unequal(self) -> None:
+        """Refuse groups of a text that are not alike, or only one: prompts may share it.
+
+        A group may lack the lines that were left out, and the last one what was cut off.
         """
-        common = _largest_mode(self.size_K)
-        large = np.flatnonzero(self.size_K > common)[:1].tolist()
-        alone &= self.table["prompt"].nunique() == 1 and len(self.table) > 1
-        for group in large or [0] * alone:
-            than = f"others {common}" if large else "and there is no other prompt"
-            raise InputError(
-                f"{self.name(group)} has {self.size_K[group]} completions, {than}: are "
-                "these several groups, of prompts that share a text or an id? Name what "
-                "tells them apart, --columns prompt_id=... or group=..., or "
-                f"group={self._text} if they are one; --group-size G cuts by order"
-            )
+        largest = int(self.size_K.max())
+        short_K = largest - self.size_K
+        if self.log.cut_off:
+            short_K[self.group_N[-1]] = 0
+        if len(self.table) > 1 and self.table["prompt"].nunique() == 1:
+            raise self._several(0, "and there is no other prompt")
+        if short_K.sum() > self.log.lost:
+            group = int(np.argmax(self.size_K))
+            raise self._several(group, f"others {self.size_K[np.argmax(short_K)]}")
+
+    def _several(self, group: int, than: str) -> InputError:
+        return InputError(
+            f"{self.name(group)} has {self.size_K[group]} completions, {than}: are these "
+            "several groups, of prompts that share a text or an id? Name what tells them "
+            f"apart, --columns prompt_id=... or group=..., or group={self._text} if they "
+            "are one; --group-size G cuts by order"
+        )
 
 
 def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
@@ -292,7 +305,10 @@ def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
         by_id.refuse_numbers()
     else:
         by_id.refuse_other_ids()
-        by_id.refuse_several(alone="prompt_id" not in named)
+        if "prompt_id" in named:
+            by_id.refuse_large()
+        else:
+            by_id.refuse_unequal()
     return group_N
 
 

@@ -23,6 +23,8 @@ class Log:
     completions: pd.DataFrame  # Their numbers, a row each (`collect.py`).
     prompts: Sequence[str]  # A label of each prompt.
     identities: frozenset[str]  # Which of a record's `IDENTITIES` it has.
+    lost: int = 0  # Number of lines that are no JSON.
+    cut_off: bool = False  # Whether a file ends early.
 
 
 def _collect(rows: Iterator[Rows], form: Form, collector: Collector, file: int) -> None:
@@ -88,4 +90,11 @@ def read_log(
     table = collector.finish()
     if not len(table):
         raise InputError(f"{source.name}: no completions; let the trainer write some")
-    return Log(source, table, collector.prompts.labels, collector.identities or frozenset())
+    return Log(
+        source,
+        table,
+        collector.prompts.labels,
+        collector.identities or frozenset(),
+        lost=len(faults.damaged),
+        cut_off=bool(faults.early),
+    )

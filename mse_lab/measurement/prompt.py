@@ -172,7 +172,7 @@ def _engine_log_ratios(
     """
     supplied, name = subject.supplied, subject.prompts[index].id
     positions = drawn.tokens_NT.shape[1]
-    if supplied is None or not supplied.form.engine_log_probs:
+    if supplied is None or "engine_log_probs" not in supplied.form:
         return np.zeros((0, positions))
     engine_NT = np.concatenate(
         [supplied.engine_log_probs(name, pool.name, positions) for pool in pools]
@@ -224,7 +224,7 @@ def _check(
             subject.memory.scoring.current,
         )
     supplied = subject.supplied
-    known = supplied is None or supplied.form.log_probs
+    known = supplied is None or "log_probs" in supplied.form
     gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N) if known else np.nan
     log_ratios_NT = _engine_log_ratios(subject, index, pools, drawn)
     return PromptChecks(

@@ -1,8 +1,9 @@
 """Supplied completions: drawn elsewhere, by vLLM or a trainer, and read from a file.
 
-A line of the file is a JSON object; `probes/README.md` says what each key means. An end
-token may end each turn of the policy, and the log-probabilities of masked tokens do not
-count. All lines have the same of these keys; others are ignored.
+A line of the file is a record of a completion (`probe/records.py`); `probes/README.md` says
+what a run makes of it. An end token may end each turn of the policy, and the
+log-probabilities of masked tokens do not count. All lines have the same names; others are
+ignored.
 
 If lines do not name their pool, the first completions of a prompt, in the order of the
 file, are its reference pool and the next ones its replicates. The file may be larger than
@@ -15,25 +16,17 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-)
 
-from mse_lab.arrays import LARGEST, Flags, Floats, Ints
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten, shown
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.plain_text import STARTS, local_path, reading
 from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.records import SYNONYMS, read_records
+from mse_lab.probe.rows import Rows, rows_of_lines
 from mse_lab.probe.schema import Probe
 
 POOLS = ("reference", "replicate")
@@ -41,57 +34,59 @@ POOLS = ("reference", "replicate")
 # Prompt id -> pool -> the byte at which each of its lines begins.
 Offsets = Mapping[str, Mapping[str, Sequence[int]]]
 
-# No token that was drawn has a log-probability of -1e9.
-LogProb = Annotated[float, Field(gt=-1e9, lt=1e9)]
+PIECE = 1 << 20  # Bytes of the file in memory at once.
 
-# 1 or 0; true and false are accepted, too.
-_as_number = BeforeValidator(lambda value: int(value) if isinstance(value, bool) else value)
-MaskEntry = Annotated[int, _as_number, Field(ge=0, le=1)]
-
-
-class Form(NamedTuple):
-    """Whether the lines have `pool`, `tokens` (not `text`), and each optional key."""
-
-    pool: bool
-    tokens: bool
-    log_probs: bool
-    mask: bool
-    engine_log_probs: bool
+# The names of a record that are read, and those that all lines have, or none.
+NAMES = (
+    *("prompt_id", "prompt", "pool", "token_ids", "completion", "mask", "truncated"),
+    *("log_probs", "log_prob", "engine_log_probs", "reward"),
+)
+SAME = ("pool", "token_ids", "mask", "log_probs", "engine_log_probs")
 
 
-class Line(BaseModel):
-    """A line, validated."""
+@dataclass(frozen=True)
+class Line:
+    """A line: what it gives of a completion, None where it says nothing."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    prompt: Annotated[str, BeforeValidator(str)]
-    tokens: list[Annotated[int, Field(ge=-(2**31), lt=2**31)]] | None = None
-    text: str | None = None
-    mask: list[MaskEntry] | None = None
-    truncated: bool = False
-    log_probs: LogProb | list[LogProb] | None = Field(
-        None, validation_alias=AliasChoices("log_probs", "log_prob")
-    )
-    engine_log_probs: list[LogProb] | None = None
-    pool: Literal["reference", "replicate"] | None = None
-    reward: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | None = None
-    _where: str = PrivateAttr("")  # Names it in messages.
+    where: str  # Names it in messages.
+    prompt_id: str
+    completion: str | None = None
+    token_ids: Sequence[int] | None = None
+    mask: Sequence[int] | None = None
+    truncated: bool | None = None
+    log_probs: Sequence[float] | None = None
+    log_prob: float | None = None
+    engine_log_probs: Sequence[float] | None = None
+    pool: str | None = None
+    reward: float | None = None
 
     @property
-    def form(self) -> Form:
-        """What the line gives."""
-        return Form(*(getattr(self, key) is not None for key in Form._fields))
+    def form(self) -> frozenset[str]:
+        """Which of the names `SAME` the line gives; a sum stands for `log_probs`."""
+        given = {name for name in SAME if getattr(self, name) is not None}
+        return frozenset(given | ({"log_probs"} if self.log_prob is not None else set()))
 
-    def _refusal(self, reason: str) -> InputError:
-        return InputError(f"{self._where}: {reason}")
+    def refusal(self, reason: str) -> InputError:
+        """Say why the line cannot be used."""
+        return InputError(f"{self.where}: {reason}")
 
-    def _of_each_token(self, key: str, length: int) -> list[float]:
+    def refuse_odd(self) -> None:
+        """Refuse what no run can read."""
+        if self.token_ids is None and self.completion is None:
+            raise self.refusal("neither tokens nor text; give token ids as tokens")
+        if self.pool not in (*POOLS, None):
+            raise self.refusal(f"pool = {shown(self.pool)}: give {' or '.join(POOLS)}")
+        for key in ("log_probs", "engine_log_probs"):
+            if None in (getattr(self, key) or ()):
+                raise self.refusal(f"{key}: a token without one; give one for each")
+
+    def _of_each_token(self, key: str, length: int) -> Sequence[float]:
         """Give a key's values; refuse them where there is not one for each token."""
-        values: list[float] = getattr(self, key) or []
-        if self.tokens is None:
-            raise self._refusal(f"{key}: given with a text; give tokens, too")
+        values: Sequence[float] = getattr(self, key) or []
+        if self.token_ids is None:
+            raise self.refusal(f"{key}: given with a text; give tokens, too")
         if len(values) != length:
-            raise self._refusal(
+            raise self.refusal(
                 f"{key}: {len(values)} entries for {length} tokens; give one for each "
                 "token, the end token included"
             )
@@ -103,7 +98,7 @@ class Line(BaseModel):
             return None
         mask = self._of_each_token("mask", length)
         if not any(mask):
-            raise self._refusal(
+            raise self.refusal(
                 "mask: 0 for every token; leave out what the policy did not draw"
             )
         return np.array(mask, np.bool_)
@@ -112,22 +107,20 @@ class Line(BaseModel):
         """Read the log-probability of a completion, of its own tokens; NaN if none."""
         given = self.log_probs
         if given is None:
-            return float("nan")
-        if isinstance(given, float):
-            return given
-        if self.tokens is not None:
+            return float("nan") if self.log_prob is None else self.log_prob
+        if self.token_ids is not None:
             self._of_each_token("log_probs", length)
         return float(np.sum(given, where=True if mask is None else mask))
 
     def read_engine_log_probs(self, positions: int) -> Floats:
         """Read the engine's log-probability of each token, zeros after the last, (T,)."""
-        given = self._of_each_token("engine_log_probs", len(self.tokens or ()))
+        given = self._of_each_token("engine_log_probs", len(self.token_ids or ()))
         return np.pad(np.array(given, float), (0, max(0, positions - len(given))))
 
     def read_reward(self) -> float:
         """Read the reward of a completion."""
         if self.reward is None:
-            raise self._refusal(
+            raise self.refusal(
                 "no reward, and the probe says reward: supplied; give a number, or "
                 "name a reward in the probe"
             )
@@ -135,8 +128,8 @@ class Line(BaseModel):
 
     def read_tokens(self, policy: Policy, positions: int) -> Ints:
         """Read a completion's tokens, those of tools among them, or tokenise its text."""
-        from_text = self.tokens is None
-        given = self._tokenise(policy, positions) if from_text else self.tokens
+        from_text = self.token_ids is None
+        given = self._tokenise(policy, positions) if from_text else self.token_ids
         tokens = np.array(given, np.int64)
         mask = self.read_mask(len(tokens))
         truncated = from_text and self.truncated
@@ -144,36 +137,61 @@ class Line(BaseModel):
         if fault and from_text:
             fault += "; a tokenised text may be longer than what was drawn: give tokens"
         if fault:
-            raise self._refusal(fault)
+            raise self.refusal(fault)
         return tokens
 
     def _tokenise(self, policy: Policy, most: int) -> list[int]:
         if policy.stops is not None:
-            raise self._refusal(
+            raise self.refusal(
                 "a text does not tell which token completed a string of "
                 "sampling.stop; give tokens"
             )
-        tokens = list(policy.tokenizer(self.text, add_special_tokens=False).input_ids)
+        tokens = list(policy.tokenizer(self.completion, add_special_tokens=False).input_ids)
         if self.truncated:
             return tokens[:most]
         if len(tokens) >= most or (tokens and tokens[-1] in policy.end_tokens):
             return tokens
         if policy.tokenizer.eos_token_id is None:
-            raise self._refusal("the tokenizer has no end token; give tokens")
+            raise self.refusal("the tokenizer has no end token; give tokens")
         return [*tokens, policy.tokenizer.eos_token_id]
+
+
+def _columns_of(rows: Rows) -> dict[str, str]:
+    """Give the file's columns by the names of a record; a sum may stand for a list."""
+    columns = {SYNONYMS.get(name, name): name for name in rows.columns}
+    if not any(isinstance(one, list) for one in rows.columns.get("log_probs", ())):
+        columns["log_prob"] = columns.pop("log_probs", columns.get("log_prob", "log_prob"))
+    return {name: column for name, column in columns.items() if name in NAMES}
+
+
+def _lines_of(rows: Rows) -> list[Line]:
+    """Read rows as lines."""
+    records = read_records(rows, _columns_of(rows))
+    if records.size != len(rows.numbers):
+        raise InputError(
+            f"{rows.place(0)}: several rewards; give a line for each completion"
+        )
+    columns = {name: array.to_pylist() for name, array in records.columns.items()}
+    ids = columns.pop("prompt_id", columns.get("prompt"))
+    columns.pop("prompt", None)
+    if ids is None:
+        raise InputError(f"{rows.place(0)}: prompt is missing; give the id of its prompt")
+    lines = [
+        Line(
+            rows.place(index),
+            one,
+            **{name: values[index] for name, values in columns.items()},
+        )
+        for index, one in enumerate(ids)
+    ]
+    for line in lines:
+        line.refuse_odd()
+    return lines
 
 
 def parse_line(raw: bytes, where: str) -> Line:
     """Parse a line; `where` is for messages."""
-    try:
-        line = Line.model_validate_json(raw.removeprefix(b"\xef\xbb\xbf"))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = f"{first['loc'][0]}: " if first["loc"] else ""
-        raise InputError(f"{where}: {key}{first['msg']}") from None
-    if line.tokens is None and line.text is None:
-        raise InputError(f"{where}: neither tokens nor text; give token ids as tokens")
-    line._where = where
+    [line] = _lines_of(rows_of_lines(Path(where), [(1, raw)]))
     return line
 
 
@@ -239,16 +257,18 @@ class Supplied:
 
     path: Path  # The file.
     digest: str  # Its hash: a resumed run refuses another file.
-    form: Form  # What the lines give.
+    form: frozenset[str]  # Which of the names `SAME` the lines give.
     offsets: Offsets  # Where the lines of each prompt's pools begin.
     unmatched_ids: Sequence[str]  # Ids in the file that no measured prompt has.
 
-    def _lines(self, prompt_id: str, pool: str) -> Iterator[Line]:
+    def _lines(self, prompt_id: str, pool: str) -> list[Line]:
+        found = []
         with reading(self.path), self.path.open("rb") as file:
             for number, offset in enumerate(self.offsets[prompt_id][pool]):
                 file.seek(offset)
-                where = f"{self.path}: prompt {prompt_id}, {pool} completion {number}"
-                yield parse_line(file.readline(), where)
+                found.append((number, file.readline()))
+        unit = f"prompt {prompt_id}, {pool} completion"
+        return _lines_of(rows_of_lines(self.path, found, unit))
 
     def read(
         self, prompt_id: str, pool: str, policy: Policy, positions: int
@@ -283,7 +303,7 @@ class Supplied:
         for prompt_id, pools in self.offsets.items():
             for pool in pools:
                 self.read(prompt_id, pool, policy, positions)
-                if self.form.engine_log_probs:
+                if "engine_log_probs" in self.form:
                     self.engine_log_probs(prompt_id, pool, positions)
                 if probe.reward == "supplied":
                     self.rewards(prompt_id, pool)
@@ -292,12 +312,12 @@ class Supplied:
         """List what a reader of the results should know about the file."""
         name, warnings = self.path.name, []
         # An engine's own are compared by the report of its mismatch.
-        if not (self.form.log_probs or self.form.engine_log_probs):
+        if not self.form & {"log_probs", "engine_log_probs"}:
             warnings.append(
                 f"{name} gives no log-probabilities: the check «drawn law equals "
                 "differentiated law» was skipped; give log_probs"
             )
-        if not self.form.tokens:
+        if "token_ids" not in self.form:
             warnings.append(
                 f"{name} gives texts, tokenised anew: these need not be the tokens that "
                 "were drawn, and a text of fewer than sampling.max_new_tokens is taken to "
@@ -314,37 +334,45 @@ class Supplied:
         return warnings
 
 
-def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
-    """Yield every line with the byte that it begins at; all have the form of the first."""
-    offset, form = 0, None
+def _pieces(path: Path) -> Iterator[list[tuple[int, int, bytes]]]:
+    """Read the number, offset and bytes of lines, a piece of the file at a time."""
+    piece, offset, size = list[tuple[int, int, bytes]](), 0, 0
     with reading(path), path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
-                line = parse_line(raw, where := f"{path}, line {number}")
-                form = form or line.form
-                _refuse_mixture(where, form, line.form)
-                yield offset, line
-            offset += len(raw)
+                piece.append((number, offset, raw))
+            offset, size = offset + len(raw), size + len(raw)
+            if size >= PIECE and piece:
+                yield piece
+                piece, size = [], 0
+    if piece:
+        yield piece
 
 
-def _refuse_mixture(where: str, first: Form, other: Form) -> None:
-    for key, before, now in zip(Form._fields, first, other, strict=True):
-        if before != now:
-            raise InputError(
-                f"{where}: {key} {'missing' if before else 'given'}, unlike in the lines "
-                "before; give it in all lines or in none"
-            )
+def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
+    """Yield every line with the byte that it begins at; all give the same names."""
+    form: frozenset[str] | None = None
+    for piece in _pieces(path):
+        rows = rows_of_lines(path, [(number, raw) for number, _, raw in piece])
+        for (_, offset, _), line in zip(piece, _lines_of(rows), strict=True):
+            form = line.form if form is None else form
+            for name in sorted(form ^ line.form):
+                raise line.refusal(
+                    f"{name} {'missing' if name in form else 'given'}, unlike in the lines "
+                    "before; give it in all lines or in none"
+                )
+            yield offset, line
 
 
 def _refuse_few(
-    path: Path, offsets: Offsets, form: Form, needed: Mapping[str, int]
+    path: Path, offsets: Offsets, form: frozenset[str], needed: Mapping[str, int]
 ) -> None:
     keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
     for prompt_id, pools in offsets.items():
         for pool in POOLS:
             if len(pools[pool]) < needed[pool]:
                 count = f"{sum(map(len, pools.values()))} completions"
-                if form.pool:
+                if "pool" in form:
                     count = f"{len(pools[pool])} {pool} completions"
                 raise InputError(
                     f"{path}: prompt {prompt_id} has {count}, too few for {keys}; "
@@ -354,7 +382,7 @@ def _refuse_few(
 
 def _index(
     path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int]
-) -> tuple[Form | None, Offsets, list[str]]:
+) -> tuple[frozenset[str] | None, Offsets, list[str]]:
     """Find each prompt's pools; give the lines' form, None of an empty file, and other ids.
 
     Completions of a prompt beyond its pools are left out.
@@ -364,8 +392,8 @@ def _index(
     form = None
     for offset, line in _read_index(path):
         form = line.form
-        if (pools := offsets.get(line.prompt)) is None:
-            unmatched_ids[line.prompt] = None
+        if (pools := offsets.get(line.prompt_id)) is None:
+            unmatched_ids[line.prompt_id] = None
             continue
         full = len(pools["reference"]) == needed["reference"]
         pool = line.pool or ("replicate" if full else "reference")

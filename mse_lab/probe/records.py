@@ -9,7 +9,8 @@
 | `reward`, `rewards` | the total; by reward function, where their sum is the total |
 | `truncated`, `length` | whether the limit on its length cut it; its tokens by the policy |
 | `log_probs`, `engine_log_probs` | of each token: the model's; the drawing engine's |
-| `advantage` | the trainer's |
+| `log_prob` | of the whole completion, by the model |
+| `advantage`, `pool` | the trainer's; that of a run, `reference` or `replicate` |
 
 `SCHEMA` has the types; rewards by function are columns `rewards.NAME`. A row that lists the
 rewards of several completions is taken apart, a record for each.
@@ -30,9 +31,10 @@ from mse_lab.probe.rows import Rows, Values
 
 SCHEMA = pa.schema(
     [
-        *((name, pa.string()) for name in ("prompt_id", "prompt", "group", "completion")),
+        *((name, pa.string()) for name in ("prompt_id", "prompt", "group")),
+        *((name, pa.string()) for name in ("completion", "pool")),
         *((name, pa.int64()) for name in ("step", "length")),
-        *((name, pa.float64()) for name in ("reward", "advantage")),
+        *((name, pa.float64()) for name in ("reward", "advantage", "log_prob")),
         *((name, pa.list_(pa.int64())) for name in ("token_ids", "mask")),
         *((name, pa.list_(pa.float64())) for name in ("log_probs", "engine_log_probs")),
         ("truncated", pa.bool_()),
@@ -51,6 +53,8 @@ PART = "rewards."  # Begins the name of a reward function's column.
 _OF_TOKENS = ("token_ids", "mask", "log_probs", "engine_log_probs")
 
 MOST_TOKEN = 2**53  # Whole numbers below it are floats, too.
+MOST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
+MOST_LOG = 0.1  # Log-probabilities of low precision may be this far above 0.
 
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(
     ("", "na", "nan", "none", "null"), None
@@ -120,12 +124,14 @@ class _Kind(NamedTuple):
 _TEXT, _AN_ID = _Kind(_text, "a text"), _Kind(_text, "a text or an id")
 _REWARD = _Kind(_number, f"a number of at most {LARGEST:g}", -LARGEST, LARGEST)
 _COUNT = _Kind(_whole_number, "a whole number from 0", 0, MOST_TOKEN)
-_LOGS = _Kind(_list_of(_number), "a list of numbers")
+_LOG = _Kind(_number, "a log-probability", -MOST_NATS, MOST_LOG)
+_LOGS = _Kind(_list_of(_number), "a list of log-probabilities", -MOST_NATS, MOST_NATS)
 _KINDS: dict[str, _Kind] = {
-    **dict.fromkeys(("prompt_id", "prompt", "group"), _AN_ID),
+    **dict.fromkeys(("prompt_id", "prompt", "group", "pool"), _AN_ID),
     **dict.fromkeys(("step", "length"), _COUNT),
     **dict.fromkeys(("reward", "advantage"), _REWARD),
     **dict.fromkeys(("log_probs", "engine_log_probs"), _LOGS),
+    "log_prob": _LOG,
     "completion": _TEXT,
     "token_ids": _Kind(_list_of(_whole_number), "a list of token ids"),
     "mask": _Kind(_list_of(_whole_number), "a list of 0 and 1", 0, 1),
@@ -172,13 +178,20 @@ def _cast(values: Values, type_: pa.DataType) -> pa.Array | None:
             values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
         )
         if given.type == type_:
-            return given
+            return _without_nan(given)
         alike = pa.types.is_nested(given.type) == pa.types.is_nested(type_)
         # To Arrow every number but 0 is true.
         exact = alike and not pa.types.is_boolean(type_)
-        return given.cast(type_) if exact else None
+        return _without_nan(given.cast(type_)) if exact else None
     except (pa.ArrowException, UnicodeError, OverflowError):
         return None
+
+
+def _without_nan(array: pa.Array) -> pa.Array:
+    """Put null in the place of NaN."""
+    if not pa.types.is_floating(array.type) or not pc.any(pc.is_nan(array)).as_py():
+        return array
+    return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
 
 
 def _refuse_odd(

@@ -181,7 +181,7 @@ def conclude(
         diagnose(pools, summaries, subject.policy.end_texts),
         mismatch=_compare_engine(prompts),
     )
-    retokenised = supplied is not None and not supplied.form.tokens
+    retokenised = supplied is not None and "token_ids" not in supplied.form
     warnings = [
         *result.warnings,
         *warn_of_completions(diagnostics, retokenised=retokenised),

@@ -103,7 +103,7 @@ def test_any_supplied_line(changes):
     line = json_object([("prompt", '"a"'), ("tokens", "[1]"), *changes])
     found = answer_or_one_line(parse_line, line, "line 1")
     if found is not None:
-        assert found.tokens is not None or found.text is not None
+        assert found.token_ids is not None or found.completion is not None
         log_prob = answer_or_one_line(found.read_log_prob, 1)
         assert log_prob is None or not np.isinf(log_prob)
         reward = answer_or_one_line(found.read_reward)

@@ -165,9 +165,9 @@ def test_lengths_are_the_policys_tokens_or_else_characters(tmp_path):
 
 
 def test_equal_completions_of_a_group(tmp_path):
-    """B's equal one of a is none: it is of another prompt."""
-    lines = [completion([5, 0]), completion([5, 0]), completion([6, 0])]
-    found = summarise(tmp_path, [*lines, completion([5, 0], prompt="b")])
+    """The equal one of b is none: it is of another prompt."""
+    lines = [completion([5, 0], prompt) for prompt in ("a", "a", "b")]
+    found = summarise(tmp_path, [*lines, completion([6, 0], "b")])
     assert found.duplicates.value == pytest.approx(1 / 4)
 
 

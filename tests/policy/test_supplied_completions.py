@@ -4,7 +4,6 @@ import hashlib
 import json
 import runpy
 import sys
-import tracemalloc
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -17,6 +16,7 @@ import run_mse
 from models import random_policy
 from mse_lab.errors import InputError, shown
 from mse_lab.policy import sampling as drawing
+from mse_lab.policy import supplied_completions
 from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
@@ -39,27 +39,27 @@ def read(policy=None, **keys):
     tokens = line.read_tokens(policy or random_policy(), 6)
     mask = line.read_mask(len(tokens))
     log_prob = line.read_log_prob(len(tokens), mask)
-    engine = line.read_engine_log_probs(6) if line.form.engine_log_probs else None
+    engine = line.read_engine_log_probs(6) if "engine_log_probs" in line.form else None
     return tokens.tolist(), mask, log_prob, engine
 
 
 REFUSED = {
     "no tokens": ({"ids": [1]}, "neither tokens nor text"),
-    "pool": ({"tokens": [1], "pool": "x"}, "pool: Input should be 'reference' or 'repl"),
+    "pool": ({"tokens": [1], "pool": "x"}, "pool = 'x': give reference or replicate"),
     "empty": ({"tokens": []}, "no tokens; an empty completion is its end token alone"),
-    "words": ({"tokens": ["a"]}, "tokens: Input should be a valid integer"),
-    "fractions": ({"tokens": [1.5, 2]}, "tokens: Input should be a valid integer"),
-    "nested": ({"tokens": [[1, 2]]}, "tokens: Input should be a valid integer"),
-    "a number": ({"tokens": 3}, "tokens: Input should be a valid array"),
+    "words": ({"tokens": ["a"]}, "tokens = ['a']: give a list of token ids"),
+    "fractions": ({"tokens": [1.5, 2]}, "tokens = [1.5, 2]: give a list of token"),
+    "nested": ({"tokens": [[1, 2]]}, "give a list of token ids"),
+    "a number": ({"tokens": 3}, "tokens = 3: give a list of token ids"),
     "negative": ({"tokens": [-1, 1]}, "token -1 is not in the vocabulary of 11"),
     "outside": ({"tokens": [11, 1]}, "token 11 is not in the vocabulary of 11"),
     "too long": ({"tokens": [3] * 7}, "7 tokens, and sampling.max_new_tokens = 6"),
     "cut": ({"tokens": [3, 4]}, "2 tokens without an end token"),
     "end inside": ({"tokens": [3, 2, 4, 1]}, "end token 2 is number 2 of 4 tokens"),
     "two ends": ({"tokens": [3, 1, 1]}, "end token 1 is number 2 of 3 tokens"),
-    "mask: no list": ({"tokens": [3, 1], "mask": 1}, "mask: Input should be a valid array"),
-    "mask: shares": ({"tokens": [3, 1], "mask": [0.5, 1]}, "mask: Input should be a valid"),
-    "mask: 2": ({"tokens": [3, 1], "mask": [1, 2]}, "mask: Input should be less than or"),
+    "mask: no list": ({"tokens": [3, 1], "mask": 1}, "mask = 1: give a list of 0 and 1"),
+    "mask: shares": ({"tokens": [3, 1], "mask": [0.5, 1]}, "give a list of 0 and 1"),
+    "mask: 2": ({"tokens": [3, 1], "mask": [1, 2]}, "mask = 2: give a list of 0 and 1"),
     "mask: few": ({"tokens": [3, 4, 1], "mask": [1, 1]}, "mask: 2 entries for 3 tokens"),
     "mask: none": ({"tokens": [3, 1], "mask": [0, 0]}, "mask: 0 for every token"),
     "mask: end": ({"tokens": [3, 1, 4, 2], "mask": [1] * 4}, "end token 1 is number 2 of"),
@@ -76,7 +76,7 @@ REFUSED = {
     ),
     "an engine's sum": (
         {"tokens": [3, 1], "engine_log_probs": -1.5},
-        "engine_log_probs: Input should be a valid",
+        "engine_log_probs = -1.5: give a list of log-probabilities",
     ),
 }
 
@@ -86,20 +86,22 @@ def test_a_line_that_the_policy_cannot_have_drawn(case):
     keys, message = REFUSED[case]
     with pytest.raises(InputError) as refused:
         read(**keys)
-    assert str(refused.value).startswith("here: ")
+    assert str(refused.value).startswith("here, line 1: ")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[1]", b'{"tokens": [1]}'], ids=str)
 def test_what_is_no_line(raw):
-    with pytest.raises(InputError, match=r"here: (Invalid|Input should|prompt: Field)"):
+    with pytest.raises(InputError, match=r"here, line 1: (not|prompt is missing)"):
         parse_line(raw, "here")
 
 
-@pytest.mark.parametrize("given", [None, "1", float("nan"), 1e300, 10**400], ids=shown)
+@pytest.mark.parametrize("given", [None, "one", float("nan"), 1e300, 10**400], ids=shown)
 def test_rewards_that_are_none(given):
-    with pytest.raises(InputError, match=r"here: (reward: Input|no reward)"):
+    with pytest.raises(
+        InputError, match=r"here, line 1: (reward = .*: give a number|no reward)"
+    ):
         line_of(text="", reward=given).read_reward()
 
 
@@ -361,24 +363,19 @@ def test_a_faulty_file_is_refused_before_anything_is_measured(
     assert "completions = no/such.jsonl: no such file" in line
 
 
-def test_the_file_is_not_kept_in_memory(write_probe, tmp_path):
-    """Of 5 MB, an index of eight bytes a line."""
-    path = tmp_path / "large.jsonl"
-    tokens = list(range(100_000, 102_500))  # 20 kB of text
-    with path.open("w") as file:
-        for index in range(5):
-            line = json.dumps({"prompt": f"p{index}", "tokens": tokens})
-            file.writelines(f"{line}\n" for _ in range(60))
+def test_the_file_is_read_in_pieces(write_probe, tmp_path, monkeypatch):
+    """Of lines between which some are empty, whose bytes are where the index says."""
+    monkeypatch.setattr(supplied_completions, "PIECE", 100)
+    lines = [json.dumps({"prompt": f"p{n % 5}", "tokens": [n // 5, 0]}) for n in range(240)]
+    path = tmp_path / "drawn.jsonl"
+    path.write_text("\n\n".join(lines))
+    pieces = [*supplied_completions._pieces(path)]
+    assert max(sum(len(raw) for *_, raw in piece) for piece in pieces) < 150
     pool = {"reference": 32, "replicate": 16}
     probe = load_probe(write_probe(pool=pool, completions=str(path)))
-    prompts = load_prompts(probe.prompts, tmp_path)
-    tracemalloc.start()
-    found = find_completions(probe, prompts, tmp_path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert path.stat().st_size > 5e6
-    assert peak < 5e5
-    assert {len(pools["reference"]) for pools in found.offsets.values()} == {32}
+    found = find_completions(probe, load_prompts(probe.prompts, tmp_path), tmp_path)
+    read = [line.token_ids for line in found._lines("p3", "replicate")]
+    assert read == [[number, 0] for number in range(32, 48)]
 
 
 def episode(policy, generator, prompt_id, tokens):
