@@ -22,14 +22,16 @@ from mse_lab.answers.advice_evidence import Evidence, UserSetting
 from mse_lab.answers.prices import Price, PriceList
 from mse_lab.arrays import Floats, divide
 from mse_lab.errors import InputError
+from mse_lab.formatting import percent
 from mse_lab.mse import progress
 from mse_lab.mse.constants import Constants
 from mse_lab.mse.intervals import Estimate, falling
 from mse_lab.mse.loss import Aim, find_aims
 from mse_lab.mse.regime import Regime
-from mse_lab.mse.rule import Stopped, Verdict
+from mse_lab.mse.rule import SIZES, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
+from mse_lab.probe.training import change_to, fits
 from mse_lab.results.files import as_data
 
 # The fewest prompts whose gradients can be compared, and in how many rewards must differ.
@@ -206,6 +208,22 @@ def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
     return ruling.saves, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
 
 
+def _other_batch(evidence: Evidence) -> list[str]:
+    """Say which batch G* takes where yours refuses it and its best size costs more."""
+    setting, table, level = evidence.setting, evidence.table, evidence.level
+    best, completions = round(evidence.best_group_size.value), evidence.question.completions
+    if setting.batch is None or not 2 <= best <= SIZES[-1] or fits(setting, best):
+        return []
+    aims = find_aims(table, "grpo", [evidence.ruling.set_to, best])
+    base, top = (aim.cost(completions) for aim in aims.values())
+    ratio = progress.ratio_of_costs(table, top, base, level)
+    saved = Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
+    if ratio.value * (1 + evidence.question.tolerance) >= 1:
+        return []
+    line = change_to(setting, best).line
+    return [f"G = {best} would save {percent(saved)}; your batch does not take it: {line}"]
+
+
 def advise(evidence: Evidence) -> Advice:
     """Work out the advice from three prompts or more.
 
@@ -231,7 +249,7 @@ def advise(evidence: Evidence) -> Advice:
         population=int(table.size) if table.size < math.inf else None,
         level=level,
         held=evidence.held,
-        warnings=tuple(evidence.warnings),
+        warnings=(*evidence.warnings, *_other_batch(evidence)),
         law_only=evidence.law_only,
         setting=UserSetting.of(evidence.setting),
         completions_per_step=completions or None,

@@ -8,7 +8,7 @@ from mse_lab.console import show_status, started_by_torchrun
 from mse_lab.errors import InputError
 from mse_lab.formatting import byte_size, duration, wrap
 
-HELP = "what a run will take: completions, time, memory; its first prompt as sent"
+HELP = "what a run will take, and its first prompt as it is sent"
 
 
 def add_arguments(parser: Parser) -> None:

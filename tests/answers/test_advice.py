@@ -20,7 +20,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import find_aims
 from mse_lab.mse.samples import Samples
 from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.training import DEFAULT
+from mse_lab.probe.training import DEFAULT, fits, read_training
 from mse_lab.report.advice_files import restore_advice
 from mse_lab.results.files import write_json
 from populations import (
@@ -340,3 +340,16 @@ def test_a_set_of_prompts_is_spoken_of_alone(known):
     these = evidence(known[1], setting, population="these")
     assert advise(these).population == 60
     assert advise(evidence(known[1], setting)).population is None
+
+
+def test_names_the_batch_that_the_best_size_takes(known):
+    """Where the batch refuses it; only one that is worth more than the regret."""
+    used = {"per_device_train_batch_size": 31, "num_generations": 31}
+    pools, best = known[1], round(advise(evidence(known[1])).best.value)
+    [said] = advise(evidence(pools, read_training(used))).warnings
+    assert said.startswith(f"G = {best} would save ")
+    line = said.rsplit("take it: ")[1]
+    words = dict(word.split("=") for word in line.split(", "))
+    assert fits(read_training(used | {name: int(n) for name, n in words.items()}), best)
+    fitting = {"per_device_train_batch_size": 64, "num_generations": 64}
+    assert not advise(evidence(pools, read_training(fitting))).warnings
