@@ -83,21 +83,6 @@ def test_limits_decide_the_exit_status_and_the_verdict(log, limit, status, capsy
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--fail-on", "truncated=0.3"], "these logs do not tell truncated"),
-        (["--fail-on", "quiet=0.5"], "silent"),
-        (["--fail-on", "silent=2"], "give a share from 0 to 1"),
-        (["--fail-on", "silent=much"], "give a share from 0 to 1"),
-        (["--columns", "q=a"], "columns 'q'"),
-        (["--group-size", "1"], "group size from 2"),
-    ],
-)
-def test_words_that_are_refused(log, refused, words, said):
-    assert said in refused("rollouts", log, *words)
-
-
-@pytest.mark.parametrize(
     "settings",
     [
         *({"level": one} for one in (1.0, "x", None)),

@@ -16,28 +16,6 @@ from mse_lab.commands.cli import COMMANDS
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["run", "tiny/bse"], "no probe tiny/bse; did you mean tiny/base?"),
-        (["run", "tiny/base", "--set", "seed"], "--set seed: not KEY=VALUE"),
-        (["run", "tiny/base", "--set", "pool.replicat=1"], "unknown key pool.replicat"),
-        (["run", "tiny/base", "--set", "seed=[1"], "not valid YAML"),
-        (["figure", "nowhere"], "nowhere: no finished run"),
-        (["figure", "--out", "f.jpg"], "the suffix must be one of"),
-        (["figure", "nowhere", "--out", "."], "'.' names no regular file"),
-        (["report", "nowhere", "--out", ""], "'': empty; give a value"),
-        (["run", "tiny/base", "--out="], "'--out=': empty; give a value"),
-        (["run", "tiny/base", "--out", __file__], "is a file; name a folder"),
-        (["advise", "x" * 5000], "x: File name too long; shorten it"),
-        (["drew"], "invalid choice: 'drew'"),
-    ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
-)
-def test_bad_words(words, message, refused):
-    assert message in refused(*words)
-
-
 def test_every_command_is_carried_out(refused):
     """The words that are understood are those that have a function."""
     *_, choices = refused("drew").partition("choose from ")
@@ -71,15 +49,6 @@ def test_what_only_looks_imports_nothing_heavy(words, heavy):
     )
     words = [sys.executable, "-c", code]
     assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")
-
-
-def test_bare_it_names_commands_and_probes_within_80_columns(capsys):
-    assert run_mse.main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    named = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert named[: len(COMMANDS)] == list(COMMANDS)
-    assert {"tiny/base", "smollm2/icl"} <= {*named[len(COMMANDS) :]}
-    assert max(map(len, lines)) <= 80
 
 
 def test_without_any_probe_it_says_how_to_write_one(tmp_path, monkeypatch, capsys):

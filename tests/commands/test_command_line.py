@@ -11,7 +11,6 @@ import pytest
 from mse_lab.commands import command_line
 from mse_lab.commands.cli import parse
 from mse_lab.commands.command_line import RESULTS, ROOT, file_to_write, output_folder
-from mse_lab.errors import InputError
 
 
 def test_settings_and_names_are_taken_in_order():
@@ -66,18 +65,6 @@ def test_what_is_made_of_the_project_s_runs_lies_where_one_works():
     assert output_folder(mine) == mine
 
 
-def test_what_advice_is_asked_for():
-    found = parse(["advise", "tiny/base", "--G", "16", "--budget", "4096"])
-    assert (found.budget, found.json) == (4096, False)
-    assert parse(["advise", "tiny/base"]).budget is None
-
-
-@pytest.mark.parametrize("text", ["0", "x", "9" * 5000])
-def test_budgets_that_make_no_sense(text):
-    with pytest.raises(InputError, match=r"argument --budget: .*see .* --help"):
-        parse(["advise", "tiny/base", "--budget", text])
-
-
 def test_a_file_is_written_to_the_target_of_a_link(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     assert file_to_write(f"{tmp_path}/link") == tmp_path / "target"
@@ -92,22 +79,6 @@ def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path):
         (tmp_path / "link to a pipe").symlink_to(tmp_path / "pipe")
     with pytest.raises(ArgumentTypeError, match="names no regular file"):
         file_to_write(f"{tmp_path}/{kind}")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["init", "MODEL", ""],
-        ["report", "tiny/base", "--out", ""],
-        ["report", "tiny/base", "--out="],
-        ["run", "tiny/base", "--set", " "],
-        ["advise", "tiny/base", "--at", ""],
-    ],
-    ids=" ".join,
-)
-def test_an_empty_word_is_not_as_if_it_were_not_there(words):
-    with pytest.raises(InputError, match="empty; give a value, or leave it out; see "):
-        parse(words)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """What a user trains with, by options: over the probe's, and the trainer's own words."""
 
-import pytest
-
 from mse_lab.commands import training_options
 from mse_lab.commands.cli import parse
-from mse_lab.errors import InputError
 from mse_lab.probe.schema import Training
 from mse_lab.probe.trainers import TRAINERS
 
@@ -36,30 +33,3 @@ def test_options_come_over_what_the_probe_says():
 
 def test_the_trainers_are_those_of_the_table():
     assert (*TRAINERS,) == training_options.TRAINERS
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--config", "x.yaml"], "--config: whose? give --trainer trl, ms-swift, verl, op"),
-        (["--training", "n=8"], "--training: whose?"),
-        (
-            ["--trainer", "verl", "--processes", "2"],
-            "--processes: the batch of verl is",
-        ),
-    ],
-)
-def test_what_is_not_said_in_full(words, line):
-    with pytest.raises(InputError) as caught:
-        options(*words)
-    assert str(caught.value).startswith(line)
-
-
-def test_settings_are_refused_before_anything_is_loaded(write_probe, refused, tmp_path):
-    path = tmp_path / "run.sh"
-    path.write_text("python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.n=8")
-    probe = write_probe()
-    line = refused("advise", probe, "--trainer", "verl", "--config", path)
-    assert "scripts are not read: give a mapping by --config" in line
-    line = refused("advise", probe, "--trainer", "trl", "--training", "--beta", "0")
-    assert "no num_generations, TRL's group size, was read" in line

@@ -251,44 +251,6 @@ def test_names_and_folders_of_every_kind(here):
     assert (here / probe.prompts.template).samefile(here / "around.txt")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("nowhere", "sums.jsonl"), "MODEL = nowhere: no such folder"),
-        ((".", "sums.jsonl"), "MODEL = .: no config.json in it"),
-        (("my-model", "none.jsonl"), "prompts.source = none.jsonl: no such file"),
-        (("my-model", "empty.jsonl"), "empty.jsonl: has no prompts"),
-        (("my-model", "odd.jsonl"), "no column is called problem or question or"),
-        (("my-model", "sums.jsonl", "--out", "there.yaml"), "there.yaml: exists"),
-        (("my-model", "sums.jsonl", "--out", "link.yaml"), "link.yaml: exists"),
-        (("my-model", "sums.jsonl", "--out", "no/x.yaml"), "no/x.yaml: cannot be written"),
-        (("my-model", "sums.jsonl", "--reward", "gsm9k"), "did you mean gsm8k?"),
-        (("my-model", "sums.jsonl", "--reward", "mine:f"), "cannot import mine"),
-        (
-            ("my-model", "words.jsonl", "--reward", "integer"),
-            "reward failed on prompt words",
-        ),
-        (
-            ("my-model", "sums.jsonl", "--template", "x.txt"),
-            "neither a template nor a file",
-        ),
-        (("my-model", "sums.jsonl", "--max-tokens", "0"), "'0' is no number of tokens"),
-        (("my-model", "sums.jsonl", "--from", "my-model"), "no training_args.bin in it"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line(words, message, refused):
-    """And nothing is written, not even where a link leads."""
-    Path("empty.jsonl").write_text("\n")
-    write_lines(Path("odd.jsonl"), [{"text": "?", "answer": 1}])
-    write_lines(Path("words.jsonl"), [{"problem": "?", "answer": "yes"}])
-    Path("there.yaml").write_text("mine")
-    Path("link.yaml").symlink_to("target.yaml")
-    assert message in refused("init", *words)
-    assert Path("there.yaml").read_text() == "mine"
-    assert not Path("target.yaml").exists()
-    assert not Path("my-model.yaml").exists()
-
-
 def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     """And the answers find the run by the probe's name, though its model has it, too."""
     shutil.copytree(checkpoint, "tiny")

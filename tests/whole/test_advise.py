@@ -118,12 +118,6 @@ def test_completions_from_elsewhere_are_not_an_advice_s(probe, tmp_path, refused
     assert "an advice draws its own; measure these with mse-lab run" in said
 
 
-def test_a_probe_that_is_not_there(refused):
-    """It cannot be measured either, so that `mse-lab run` is no remedy."""
-    assert "no probe tiny/bse; did you mean tiny/base?" in refused("advise", "tiny/bse")
-    assert "no probe nowhere.yaml" in refused("advise", "nowhere.yaml")
-
-
 @pytest.fixture
 def saved(tmp_path, checkpoint):
     """What a trainer saved after 2 steps, as a whole model, and after 10, as an adapter."""
@@ -175,21 +169,3 @@ def test_a_checkpoint_without_an_answer_does_not_end_the_others(
     said = capsys.readouterr().out
     assert said.count("no advice") == 2
     assert "rewards differ within 0 of 48 prompts" in " ".join(said.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        ("tiny/base smollm2/icl --fresh", "of several runs there is a line each"),
-        ("tiny/base smollm2/none", "no probe smollm2/none"),
-        ("tiny/base probes/bonsai.yaml", "no probe probes/bonsai.yaml"),
-        (
-            "tiny/base gsm8k/qwen-instruct",
-            "qwen-instruct: no finished run; measure",
-        ),
-        ("tiny/base --checkpoints no-*", "--checkpoints no-*: no such folder"),
-        ("tiny/base smollm2/icl --checkpoints no-*", "--checkpoints: of which probe?"),
-    ],
-)
-def test_several_are_refused(words, line, refused):
-    assert line in refused("advise", *words.split())

@@ -242,13 +242,3 @@ def test_a_kill_while_results_are_written_leaves_the_run_unfinished(
     assert not ResultsFolder(out / "small").is_complete()
     assert run_mse.main(words) == 0
     assert (out / "small/mse.csv").read_bytes() == expected
-
-
-def test_the_demo_has_80_columns(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert run_mse.main(["demo"]) == 0
-    # As the installed command says it.
-    said = capsys.readouterr().out.replace("python run_mse.py", "mse-lab")
-    lines = said.splitlines()
-    assert not [line for line in lines if len(line) > 80 and str(ROOT) not in line]
-    assert any("advise MODEL.yaml" in line for line in lines)

@@ -1,0 +1,201 @@
+"""Bad input, through the real command line: one line that says what to do, status 2.
+
+A row is what is typed and what the line must hold. All rows are typed in one folder that
+holds a model, a probe `small.yaml` of it, prompts, and logs; no row may write in it. What
+needs more than words (a full disk, two starts of a run) stands below.
+"""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mse_lab.removed import KEYS, WORDS
+
+PROMPTS = {
+    "sums.jsonl": [{"id": n, "problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
+    "odd.jsonl": [{"text": "?", "answer": 1}],
+    "words.jsonl": [{"id": "q", "problem": "1", "answer": "one"}],
+    "silent.jsonl": [{"id": 1, "problem": "1", "answer": " "}],
+    "log.jsonl": [{"prompt": p, "rewards": [0, 1]} for p in "ab"],
+}
+TEXTS = {
+    "empty.jsonl": "\n",
+    "broken.jsonl": '{"id": 1, "problem": "1", "answer": 1}\n{"id": 2,\n',
+    "there.yaml": "mine",
+    "run.sh": "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.n=8",
+}
+
+OF_A_PROBE = """
+pol=1                           | unknown key pol; did you mean pool?
+pool.replicat=1                 | unknown key pool.replicat
+list=1                          | unknown key list; known:
+seed                            | --set seed: not KEY=VALUE
+seed=[1                         | not valid YAML
+group_sizes=[1,4]               | grpo needs groups of 2 or more
+group_sizes=[3,4]               | 3 does not divide the largest, 4
+pool.replicate=4                | pool.replicate = 4
+pool.reference=2                | pool.reference = 2
+model.path=no/such/folder       | no/such/folder: no such folder
+model.path=.                    | .: no config.json in it
+model.device=tpu                | model.device = 'tpu'
+model.device=cuda:٣             | model.device = 'cuda:٣'
+model.device=cuda:99            | cuda
+interval.width=0                | interval.width = 0
+reward=intger                   | reward = intger: no such reward; did you mean
+reward=nowhere:f                | cannot import nowhere
+parameters=[no_such]            | 'no_such' matches no parameter
+sampling.temperature=0          | sampling.temperature = 0
+sampling.max_new_tokens=64      | exceed the model's context of 64
+prompts.source=none.jsonl       | none.jsonl: no such file
+prompts.source=broken.jsonl     | line 2: not valid
+prompts.source=silent.jsonl     | line 1: answer is missing
+prompts.source=empty.jsonl      | has no prompts
+prompts.source=words.jsonl      | failed on prompt q
+completions=no/such.jsonl       | completions = no/such.jsonl: no such file
+"""
+
+TYPED = """
+drew                                           | invalid choice: 'drew'
+run tiny/bse                                   | no probe tiny/bse; did you mean tiny/base?
+run small.yaml --out there.yaml                | is a file; name a folder
+run small.yaml --out=                          | '--out=': empty; give a value
+run small.yaml --set ' '                       | empty; give a value
+figure nowhere                                 | nowhere: no finished run
+figure --out f.jpg                             | the suffix must be one of
+figure nowhere --out .                         | '.' names no regular file
+report nowhere --out ''                        | '': empty; give a value
+init model ''                                  | empty; give a value
+init nowhere sums.jsonl                        | MODEL = nowhere: no such folder
+init . sums.jsonl                              | MODEL = .: no config.json in it
+init model none.jsonl                          | prompts.source = none.jsonl: no such file
+init model empty.jsonl                         | empty.jsonl: has no prompts
+init model odd.jsonl                           | no column is called problem or question or
+init model sums.jsonl --out there.yaml         | there.yaml: exists
+init model sums.jsonl --out link.yaml          | link.yaml: exists
+init model sums.jsonl --out no/x.yaml          | no/x.yaml: cannot be written
+init model sums.jsonl --reward gsm9k           | did you mean gsm8k?
+init model sums.jsonl --reward mine:f          | cannot import mine
+init model words.jsonl --reward integer        | reward failed on prompt q
+init model sums.jsonl --template x.txt         | neither a template nor a file
+init model sums.jsonl --max-tokens 0           | '0' is no number of tokens
+init model sums.jsonl --from model             | no training_args.bin in it
+advise tiny/bse                                | no probe tiny/bse; did you mean tiny/base?
+advise nowhere.yaml                            | no probe nowhere.yaml
+advise small.yaml --budget 0                   | argument --budget:
+advise tiny/base smollm2/icl --fresh           | of several runs there is a line each
+advise tiny/base smollm2/none                  | no probe smollm2/none
+advise tiny/base probes/bonsai.yaml            | no probe probes/bonsai.yaml
+advise tiny/base gsm8k/qwen-instruct           | qwen-instruct: no finished run; measure
+advise tiny/base --checkpoints no-*            | --checkpoints no-*: no such folder
+advise tiny/base smollm2/icl --checkpoints x   | --checkpoints: of which probe?
+advise small.yaml --config x.yaml              | --config: whose? give --trainer trl,
+advise small.yaml --training n=8               | --training: whose?
+advise small.yaml --trainer verl --processes 2 | --processes: the batch of verl is
+advise small.yaml --trainer verl --config run.sh | scripts are not read: give a mapping
+advise small.yaml --trainer trl --training --beta 0 | no num_generations, TRL's group size
+rollouts log.jsonl --fail-on truncated=0.3     | these logs do not tell truncated
+rollouts log.jsonl --fail-on quiet=0.5         | silent
+rollouts log.jsonl --fail-on silent=2          | give a share from 0 to 1
+rollouts log.jsonl --fail-on silent=much       | give a share from 0 to 1
+rollouts log.jsonl --columns q=a               | columns 'q'
+rollouts log.jsonl --group-size 1              | group size from 2
+"""
+
+# What a table's line cannot hold.
+ODD = [
+    (["advise", "x" * 5000], "x: File name too long; shorten it"),
+    (["run", "small.yaml", "--set", "seed=" + "x" * 5000], "xxx ... xxx"),
+    (["run", "small.yaml", "--set", f"model.memory={'9' * 99}GB"], "model.memory = '999"),
+    (["advise", "small.yaml", "--budget", "9" * 5000], "argument --budget: "),
+    (["run", "two\nlines.yaml"], ".yaml: the file's name holds"),
+    (["run", "a\x1b[1m.yaml"], ".yaml: the file's name holds"),
+    (["run", "not\udcffutf8.yaml"], ".yaml: the file's name holds"),
+]
+
+
+def rows(table):
+    return [
+        tuple(part.strip() for part in line.split(" | "))
+        for line in table.strip().splitlines()
+    ]
+
+
+EVERY = [
+    *((["run", "small.yaml", "--set", one], said) for one, said in rows(OF_A_PROBE)),
+    *(
+        (["run", "small.yaml", f"--set={key}=x"], f"{key}: removed; {KEYS[key]}")
+        for key in KEYS
+    ),
+    *((shlex.split(words), said) for words, said in rows(TYPED)),
+    *((words.split(), f"{words}: removed; {WORDS[words]}") for words in WORDS),
+    *ODD,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory, checkpoint):
+    folder = tmp_path_factory.mktemp("workplace")
+    shutil.copytree(checkpoint, folder / "model")
+    for name, lines in PROMPTS.items():
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text)
+    (folder / "link.yaml").symlink_to("target.yaml")
+    values = {
+        "model": {"path": "model", "device": "cpu"},
+        "prompts": {"source": "sums.jsonl", "template": "none"},
+        "sampling": {"max_new_tokens": 2},
+        "pool": {"reference": 16, "replicate": 8},
+        "group_sizes": [2, 4],
+    }
+    for name in ("small", "two\nlines", "a\x1b[1m", "not\udcffutf8"):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(values))
+    return folder
+
+
+def contents(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    EVERY,
+    ids=lambda one: ascii(" ".join(one)[:60]) if isinstance(one, list) else "",
+)
+def test_what_is_refused(words, line, workplace, refused, monkeypatch):
+    monkeypatch.chdir(workplace)
+    before = contents(workplace)
+    assert line in refused(*words)
+    assert contents(workplace) == before
+
+
+def test_full_disk(write_probe, tmp_path, refused, monkeypatch):
+    """What was finished before the disk was full is still there."""
+    path, out = write_probe(), tmp_path / "out"
+    whole, written = Path.replace, []
+
+    def replace(self, target):
+        if Path(target).suffix == ".npz":
+            written.append(target)
+            if len(written) > 2:
+                raise OSError(28, "No space left on device")
+        return whole(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        assert "No space left on device" in refused("run", path, "--out", out)
+    assert len(list((out / "small/shards").glob("*.npz"))) == 2
+
+
+def test_two_probes_of_one_name_do_not_share_a_folder(write_probe, tmp_path, refused):
+    """The second would take the place of the first."""
+    first, other = write_probe(), tmp_path / "other/small.yaml"
+    other.parent.mkdir()
+    shutil.copy(first, other)
+    message = refused("run", first, other, "--out", tmp_path / "out", "--fresh")
+    assert f"{first} and {other}: both results would lie in small" in message
+    assert not (tmp_path / "out").exists()

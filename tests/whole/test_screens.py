@@ -1,0 +1,62 @@
+"""Screens as a reader sees them at 80 columns, kept in tests/screens.
+
+`UPDATE_SCREENS=1 pytest tests/whole/test_screens.py` writes them anew: read the difference
+before it is committed. What depends on the processor or the hour is masked.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import run_mse
+
+ROOT = Path(__file__).resolve().parents[2]
+SCREENS = ROOT / "tests/screens"
+
+TYPED = {
+    "bare": [],
+    "demo": ["demo"],
+    "advise-tiny": ["advise", "tiny/base"],
+    "advise-smollm2": ["advise", "smollm2/icl"],
+    "advise-runs": [
+        "advise",
+        "smollm2/icl",
+        "smollm2/base",
+        "--completions-per-step",
+        "64",
+    ],
+    "claims": ["claims", "smollm2/icl"],
+    "rollouts": ["rollouts", str(ROOT / "probes/notebooks/rollouts.jsonl")],
+    "plan": ["plan", "tiny/base", "--set=pool.reference=32", "--set=pool.replicate=128"],
+}
+
+MASKS = (
+    (re.escape(str(ROOT)), "PROJECT"),
+    (r"(?:python )?run_mse\.py", "mse-lab"),
+    (r"\d\.\d+e-1\d", "1e-16"),  # what rounding leaves
+    (r"(?s)time to come: .*", "time to come: ...\n"),
+)
+
+
+def masked(text):
+    for pattern, word in MASKS:
+        text = re.sub(pattern, word, text)
+    return text
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_screen_is_the_one_that_is_kept(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    assert run_mse.main(TYPED[name]) == 0
+    printed, kept = masked(capsys.readouterr().out), SCREENS / f"{name}.txt"
+    assert max(map(len, printed.splitlines())) <= 80
+    if "UPDATE_SCREENS" in os.environ:
+        kept.write_text(printed, encoding="utf-8")
+    assert printed == kept.read_text(encoding="utf-8")
+
+
+def test_no_screen_is_kept_that_nobody_types():
+    assert {path.stem for path in SCREENS.iterdir()} == {*TYPED}
