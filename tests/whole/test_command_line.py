@@ -1,12 +1,13 @@
-"""The real command line, in processes of its own: smoke, kill, resume, bad input."""
+"""The real command line: smoke, kill, resume, and what is told apart."""
 
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 
 import pandas as pd
@@ -20,32 +21,12 @@ from mse_lab.results import tables
 from mse_lab.results.folder import ResultsFolder
 
 ROOT = Path(__file__).resolve().parents[2]
-SMOKE = [
-    "--set",
-    "prompts.limit=4",
-    "--set",
-    "pool.reference=32",
-    "--set",
-    "pool.replicate=128",
-]
-
-
-def command(*words):
-    return [sys.executable, str(ROOT / "run_mse.py"), *map(str, words)]
-
-
-def execute(*words, **options):
-    return subprocess.run(
-        command(*words), capture_output=True, text=True, timeout=300, check=False, **options
-    )
+SMOKE = ["--set=prompts.limit=4", "--set=pool.reference=32", "--set=pool.replicate=128"]
 
 
 @pytest.fixture
 def carry_out(capsys):
-    """Return a function that runs a command in this process and gives what it printed.
-
-    A process of its own imports torch: what needs none does without.
-    """
+    """Return a function that runs a command in this process and gives what it printed."""
 
     def attempt(*words):
         capsys.readouterr()
@@ -61,18 +42,19 @@ def carry_out(capsys):
 def smoke(tmp_path_factory):
     """An uninterrupted small run of tiny/base, from another working folder."""
     out = tmp_path_factory.mktemp("smoke")
-    done = execute("run", "tiny/base", *SMOKE, "--out", out, cwd=out)
-    assert done.returncode == 0, done.stderr
-    return out, done
+    words = ["run", "tiny/base", *SMOKE, "--out", str(out)]
+    with chdir(out), redirect_stdout(io.StringIO()) as printed:
+        assert run_mse.main(words) == 0
+    return out, printed.getvalue()
 
 
 def test_smoke_run(smoke):
-    out, done = smoke
+    out, said = smoke
     table = pd.read_csv(out / "tiny/base/mse.csv")
     assert len(table) == 15
     assert (table.mse_low <= table.mse_high).all()
-    assert "checks:" in done.stdout
-    assert "FAILED" not in done.stdout
+    assert "checks:" in said
+    assert "FAILED" not in said
 
 
 def test_a_finished_run_is_left_as_it_is(smoke, carry_out):
@@ -95,8 +77,6 @@ def test_answers_need_more_than_tables(refused):
         pytest.skip("the raw results are there: make figure4 was run in this checkout")
     for word in ("claims", "report"):
         assert "tables only; measure it: " in refused(word, folder)
-    with_at = refused("advise", folder, "--at", "5")
-    assert "has no pools.npz, only the answers for --at 2,4,8" in with_at
 
 
 def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
@@ -105,7 +85,6 @@ def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
         (tmp_path / name / "pools.npz").unlink(missing_ok=True)
         said = carry_out("advise", tmp_path / name)
         assert "Set num_generations = 4: it saves " in said
-        assert "advice.csv" in said
     told_of = json.loads(carry_out("advise", tmp_path / "base", "--json"))
     assert told_of["num_generations"] == 4
 
@@ -126,32 +105,49 @@ def test_the_project_stays_as_it_is_where_one_works_elsewhere(
     for _ in range(2):
         carry_out("advise", "tiny/base")
     assert times() == before
-    names = ("figures/figure4.pdf", "results/tiny/base/phase.png",
-             "results/tiny/base/advice.csv")  # fmt: skip
+    names = ("figures/figure4.pdf", "results/tiny/base/phase.png")
     assert all((tmp_path / name).stat().st_size for name in names)
 
 
-def test_killed_and_started_again_gives_the_same_bytes(smoke, carry_out, tmp_path):
-    """Killed with SIGKILL twice: after a prompt, and, gone on with, after another."""
-    out, _ = smoke
-    for instant in (1, 2):
-        process = subprocess.Popen(
-            command("run", "tiny/base", *SMOKE, "--out", tmp_path),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        shards = tmp_path / "tiny/base/shards"
-        deadline = time.monotonic() + 240
-        while len(list(shards.glob("*.npz"))) < instant and time.monotonic() < deadline:
-            assert process.poll() is None, "finished before it could be killed"
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    assert not (tmp_path / "tiny/base/mse.csv").exists()
-    carry_out("run", "tiny/base", *SMOKE, "--out", tmp_path)
-    for name in ("mse.csv", "prompts.csv"):
-        expected = (out / "tiny/base" / name).read_bytes()
-        assert (tmp_path / "tiny/base" / name).read_bytes() == expected
+KILLER = """
+import os, signal
+from mse_lab.probe.rewards import integer
+
+seen = set()
+
+def reward(text, prompt):
+    seen.add(prompt["id"])
+    if len(seen) == 3 and "STRIKE" in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return integer(text, prompt)
+"""
+
+
+def test_killed_and_started_again_gives_the_same_bytes(
+    write_probe, carry_out, tmp_path, monkeypatch
+):
+    """Killed with SIGKILL while its third prompt is rewarded, in a process of its own."""
+    (tmp_path / "killer.py").write_text(KILLER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["run", str(write_probe(reward="killer:reward"))]
+    program = [sys.executable, str(ROOT / "run_mse.py")]
+    killed = subprocess.run(
+        [*program, *words, "--out", "out"],
+        env=os.environ | {"STRIKE": "yes"},
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    kept = {path: path.stat().st_mtime_ns for path in Path("out").rglob("*.npz")}
+    assert len(kept) == 2
+    assert not Path("out/small/mse.csv").exists()
+    carry_out(*words, "--out", "out")
+    assert sys.modules["killer"].seen == {"p2", "p3", "p4"}
+    carry_out(*words, "--out", "whole")
+    for name in ("mse.csv", "prompts.csv", "laws.csv"):
+        found, expected = (Path(one, "small", name) for one in ("out", "whole"))
+        assert found.read_bytes() == expected.read_bytes()
 
 
 def test_another_configuration_is_told_apart(smoke, refused, tmp_path):
