@@ -1,5 +1,6 @@
 """Fixtures: a checkpoint that can be enumerated, and a probe that measures it."""
 
+import gc
 import json
 import sys
 import tempfile
@@ -12,6 +13,12 @@ from models import write_checkpoint
 from populations import alike_prompts, known_run
 
 PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def libraries_stay():
+    """The libraries' objects are no garbage: statsmodels collects with every correction."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

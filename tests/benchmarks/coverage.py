@@ -16,6 +16,7 @@ that carries a warning.
 """
 
 import argparse
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -86,6 +87,7 @@ def tabulate(counts: Counts) -> pd.DataFrame:
 
 def measure(name: str, runs: int, method: str) -> pd.DataFrame:
     """Count over the runs of a design."""
+    gc.freeze()  # statsmodels collects garbage with every correction of p-values
     counts: Counts = Counter()
     for seed in range(runs):
         count(name, *told_by(name, seed, method), counts)
