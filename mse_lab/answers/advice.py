@@ -211,8 +211,12 @@ def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
 def _other_batch(evidence: Evidence) -> list[str]:
     """Say which batch G* takes where yours refuses it and its best size costs more."""
     setting, table, level = evidence.setting, evidence.table, evidence.level
-    best, completions = round(evidence.best_group_size.value), evidence.question.completions
-    if setting.batch is None or not 2 <= best <= SIZES[-1] or fits(setting, best):
+    g_star, completions = evidence.best_group_size.value, evidence.question.completions
+    # A size below 2 is no group; beyond the largest that is named the least is not known.
+    if setting.batch is None or not 1.5 < g_star <= SIZES[-1]:
+        return []
+    best = round(g_star)
+    if fits(setting, best):
         return []
     aims = find_aims(table, "grpo", [evidence.ruling.set_to, best])
     base, top = (aim.cost(completions) for aim in aims.values())

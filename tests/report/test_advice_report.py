@@ -13,6 +13,7 @@ from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
 from mse_lab.probe.probe_files import parse_probe
+from mse_lab.probe.training import DEFAULT
 from mse_lab.report.advice_files import advise_run, say_advice
 from mse_lab.report.advice_report import advice_text, headline
 from mse_lab.results.checks import Check
@@ -20,6 +21,8 @@ from mse_lab.results.folder import ResultsFolder
 from simulated import make_design, write_tables
 
 SAVES, STEPS = Estimate(0.28, 0.25, 0.31), Estimate(0.023, 0.016, 0.031)
+
+AT_2048 = DEFAULT._replace(completions_per_step=2048)
 
 
 def plain(text):
@@ -201,7 +204,7 @@ def write_run(folder, pools, ok=True):
 
 def test_numbers_for_programs(tmp_path, known):
     results = write_run(tmp_path / "run", known[1])
-    said = json.loads(say_advice(advise_run(results.path, None, 2048), as_json=True))
+    said = json.loads(say_advice(advise_run(results.path, AT_2048), as_json=True))
     assert said["headline"].startswith(("Set", "Keep", "Cannot tell"))
     assert said["best"]["low"] < said["best"]["value"] < said["best"]["high"]
     assert said["completions_per_step"] == 2048
@@ -219,7 +222,7 @@ def test_an_answer_without_pools_is_the_one_that_was_kept(tmp_path, known):
     results.file("pools.npz").unlink()
     assert advise_run(results.path).as_dict() == advice.as_dict()
     with pytest.raises(InputError, match=r"has no pools.npz, only the answer for trl"):
-        advise_run(results.path, None, 2048)
+        advise_run(results.path, AT_2048)
 
 
 @pytest.mark.parametrize(
