@@ -255,51 +255,37 @@ def become_a_pickle(folder):
     (folder / "adapter_model.bin").write_bytes(pickle.dumps(shutil.rmtree, 2))
 
 
+def remove(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def overwrite(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+KIND = {"target_modules": [], "target_parameters": ["q_proj.weight"]}
 NO_SCORE = "no exact score for {}.*merge"
 SPOILT = {
     "DoRA": ({"use_dora": True}, None, NO_SCORE.format("DoraLinearVariant")),
     "embedding": ({"target_modules": ["embed_tokens"]}, None, NO_SCORE.format("Embedding")),
-    "tokens": (
-        {"trainable_token_indices": [1]},
-        *(None, NO_SCORE.format("TrainableTokensWrapper")),
-    ),
-    "parameters": (
-        {"target_modules": [], "target_parameters": ["q_proj.weight"]},
-        *(None, NO_SCORE.format("ParamWrapper")),
-    ),
+    "tokens": ({"trainable_token_indices": [1]}, None, NO_SCORE.format("TrainableTokens")),
+    "parameters": (KIND, None, NO_SCORE.format("ParamWrapper")),
     "kind": ({}, change(peft_type="PREFIX_TUNING"), "a PREFIX_TUNING adapter; give a LoRA"),
     "unknown kind": ({}, change(peft_type="NEW"), "cannot be loaded"),
-    "other modules": (
-        {},
-        change(target_modules=["c_attn"]),
-        "cannot be loaded: .*c_attn.*whole adapter of model.path",
-    ),
-    "fewer modules": (
-        {},
-        change(target_modules=["q_proj"]),
-        "0 of its weights are missing and 24 do not belong to model.path",
-    ),
-    "more modules": (
-        {},
-        change(target_modules=["q_proj", "lm_head"]),
-        "2 of its weights are missing and 24",
-    ),
+    "other modules": ({}, change(target_modules=["c_attn"]),
+                      "cannot be loaded: .*c_attn.*whole adapter of model.path"),
+    "fewer modules": ({}, change(target_modules=["q_proj"]),
+                      "0 of its weights are missing and 24 do not belong to model.path"),
+    "more modules": ({}, change(target_modules=["q_proj", "lm_head"]),
+                     "2 of its weights are missing and 24"),
     "other rank": ({}, change(r=3), "cannot be loaded: .*size mismatch"),
-    "no weights": ({}, lambda f: (f / WEIGHTS).unlink(), f"no {WEIGHTS} in it"),
-    "no configuration": ({}, lambda f: (f / CONFIG).unlink(), f"no {CONFIG} in it"),
-    "broken": (
-        {},
-        lambda f: (f / CONFIG).write_text("{"),
-        f"{CONFIG} cannot be loaded: Ex",
-    ),
-    "cut": (
-        {},
-        lambda f: (f / WEIGHTS).write_bytes(b"x" * 20),
-        "the adapter cannot be loaded: .*header too large",
-    ),
+    "no weights": ({}, remove(WEIGHTS), f"no {WEIGHTS} in it"),
+    "no configuration": ({}, remove(CONFIG), f"no {CONFIG} in it"),
+    "broken": ({}, overwrite(CONFIG, b"{"), f"{CONFIG} cannot be loaded: Expecting"),
+    "cut": ({}, overwrite(WEIGHTS, b"x" * 20), "the adapter cannot .*header too large"),
     "pickle": ({}, become_a_pickle, "a file of weights is damaged, or holds more than"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SPOILT)

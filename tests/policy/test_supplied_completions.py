@@ -315,48 +315,34 @@ def test_further_prompts_and_completions_are_left_out(drawn, write, run, capsys)
     assert "the file of completions have changed since" in capsys.readouterr().err
 
 
+def named(lines):
+    lines[-1]["pool"] = "reference"
+
+
+# How the lines of a file, with or without their pools, are spoilt.
 FAULTY = {
-    "too few": (
-        lambda lines: lines.pop(),
-        "prompt p4 has 95 completions, too few for pool.reference",
-    ),
-    "too few of a pool": (
-        lambda lines: (
-            [line.pop("unnamed") for line in lines] and lines[-1].update(pool="reference")
-        ),
-        "prompt p4 has 31 replicate completions, too few",
-    ),
-    "other prompts": (
-        lambda lines: [line.update(prompt="q") for line in lines],
-        "such as 'q', are not those of the prompt set, such as 'p0'",
-    ),
-    "nothing": (lambda lines: lines.clear(), "is empty"),
-    "mixture": (
-        lambda lines: lines[1].pop("log_probs"),
-        "line 2: log_probs missing, unlike in the lines before",
-    ),
-    "masks in some": (
-        lambda lines: lines[3].update(mask=[1] * len(lines[3]["tokens"])),
-        "line 4: mask given, unlike in the lines before",
-    ),
-    "last prompt": (
-        lambda lines: lines[-1].update(tokens=[7]),
-        "prompt p4, replicate completion 31: token 7 is not in the vocabulary of 4",
-    ),
-}
+    "few": (False, lambda lines: lines.pop(), "p4 has 95 completions, too few for pool"),
+    "few of a pool": (True, named, "prompt p4 has 31 replicate completions, too few"),
+    "prompts": (False, lambda lines: [line.update(prompt="q") for line in lines],
+                "such as 'q', are not those of the prompt set, such as 'p0'"),
+    "nothing": (False, lambda lines: lines.clear(), "is empty"),
+    "mixture": (False, lambda lines: lines[1].pop("log_probs"),
+                "line 2: log_probs missing, unlike in the lines before"),
+    "masks in some": (False, lambda lines: lines[3].update(mask=[1]),
+                      "line 4: mask given, unlike in the lines before"),
+    "last": (False, lambda lines: lines[-1].update(tokens=[7]),
+             "prompt p4, replicate completion 31: token 7 is not in the vocabulary of 4"),
+}  # fmt: skip
 
 
 def test_a_faulty_file_is_refused_before_anything_is_measured(
     drawn, write, write_probe, refused, tmp_path
 ):
     lines, out = drawn(), tmp_path / "out"
-    for line in lines:
-        line["unnamed"] = True
-    for change, message in FAULTY.values():
+    for of_pools, change, message in FAULTY.values():
         given = [dict(line) for line in lines]
         change(given)
-        named = given and "unnamed" not in given[0]
-        path = write(given, () if named else ("pool",))
+        path = write(given, () if of_pools else ("pool",))
         assert message in refused("run", write_probe(completions=path), "--out", out)
         assert not (out / "small/shards").exists()
     line = refused("run", write_probe(completions="no/such.jsonl"), "--out", out)
