@@ -10,19 +10,23 @@ advice.verdict, advice.set_to, advice.steps_saved, advice.completions, advice.st
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mse_lab.answers.advice_evidence import ask, evidence_of_samples
+from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
 from mse_lab.errors import InputError, is_count, is_share, shown
 from mse_lab.measurement.looks import COMPLETIONS
-from mse_lab.mse.rule import TOLERANCE, decide
+from mse_lab.mse.rule import TOLERANCE, Question, decide
 from mse_lab.mse.samples import Samples
 from mse_lab.probe.schema import PromptPopulation
-from mse_lab.probe.training import read_training
+from mse_lab.probe.training import Setting, read_training
 from mse_lab.report.advice_files import advise_samples
 from mse_lab.results.checks import none_failed
+
+if TYPE_CHECKING:
+    from mse_lab.run.advise import Sampling
+    from mse_lab.run.prepare import RunSpec
 
 
 def advise(
@@ -94,7 +98,15 @@ def advise(
     question = ask(setting, level, regret, completions_per_step or 0)
     look = partial(decide, question=question, awaited=COMPLETIONS)
     spec, ended = sample_model(inputs, look, budget, shown=progress)
-    evidence = evidence_of_samples(
+    evidence = evidence_of(spec, ended, setting, question)
+    return Advice(**vars(advise_samples(evidence)))
+
+
+def evidence_of(
+    spec: "RunSpec", ended: "Sampling", setting: Setting, question: Question
+) -> Evidence:
+    """Take what a measurement until the answer is known has ended with."""
+    return evidence_of_samples(
         spec.name,
         spec.probe,
         Samples.of(ended.prompts),
@@ -105,4 +117,3 @@ def advise(
         held=none_failed(ended.checks),
         warnings=ended.warnings,
     )
-    return Advice(**vars(advise_samples(evidence)))

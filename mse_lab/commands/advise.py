@@ -214,12 +214,11 @@ def _sample(
     setting, regret = find_setting(training, probe), arguments.regret or TOLERANCE
     if processes.first:
         show_status(f"{name}: loading torch and the model")
-    from mse_lab.answers.advice_evidence import ask, evidence_of_samples
+    from mse_lab.answers.advice_evidence import ask
+    from mse_lab.api.advise import evidence_of
     from mse_lab.measurement.looks import COMPLETIONS
     from mse_lab.mse.rule import decide
-    from mse_lab.mse.samples import Samples
     from mse_lab.report.advice_files import advise_samples, keep_advice
-    from mse_lab.results.checks import none_failed
     from mse_lab.run.advise import sample_probe
     from mse_lab.run.prepare import prepare
 
@@ -233,17 +232,6 @@ def _sample(
     )
     if not processes.first:
         return None
-    evidence = evidence_of_samples(
-        name,
-        probe,
-        Samples.of(ended.prompts),
-        setting,
-        question,
-        ended.stopped,
-        len(spec.prompts),
-        held=none_failed(ended.checks),
-        warnings=ended.warnings,
-    )
-    advice = advise_samples(evidence)
+    advice = advise_samples(evidence_of(spec, ended, setting, question))
     keep_advice(folder, advice)
     return advice
