@@ -14,9 +14,8 @@ error of every estimator at every group size G. Data flows one way, through a fo
     scores      the model, backward: scores -> inner products, the reference gradient
     estimators  a group's rewards -> the weights w_i
     mse         weights and inner products -> errors, laws, intervals
-    measurement prompts of a policy -> their arrays, within memory
     results     every file of a run: written, read, validated
-    run         prompts are measured into a folder: planned, resumed, shared by processes
+    run         prompts are measured, within memory: planned, resumed, shared by processes
     logs        rollouts of a trainer -> values, zero-variance groups; no model
     answers     finished runs -> claims, advice
     report      words, figures and pages for a reader
@@ -24,8 +23,8 @@ error of every estimator at every group size G. Data flows one way, through a fo
     trl         a callback that measures the live model of TRL's trainer
     commands    a command a file: its arguments, and what it calls
 
-Only policy, scores, measurement, run and trl import torch; estimators, mse,
-results and what follows from them are NumPy.
+Only policy, scores, run and trl import torch; estimators, mse, results and what
+follows from them are NumPy.
 
 Formulas, names and heads of columns share one notation:
 

@@ -24,7 +24,6 @@ from mse_lab.answers.advice import Advice
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.console import ending
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
-from mse_lab.measurement.looks import COMPLETIONS, FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.mse.regime import overall_norm_ratio
 from mse_lab.mse.rule import TOLERANCE, decide
 from mse_lab.mse.samples import Samples
@@ -35,6 +34,7 @@ from mse_lab.report.advice_files import advise_samples
 from mse_lab.report.advice_report import headline
 from mse_lab.results.tables import columns_of
 from mse_lab.run.in_memory import InMemoryInputs, sample_model
+from mse_lab.run.looks import COMPLETIONS, FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.scores.module_hooks import replaced_forward
 
 # The version of TRL whose callbacks are known, and what is read of its settings.

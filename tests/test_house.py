@@ -28,10 +28,8 @@ MAY_IMPORT = {
     "scores": GROUND | {"probe", "policy"},
     "estimators": GROUND | {"probe"},
     "mse": GROUND | {"probe", "estimators"},
-    "measurement": GROUND | {"probe", "policy", "scores", "estimators", "mse"},
     "results": GROUND | {"probe", "estimators", "mse"},
-    "run": GROUND
-    | {"probe", "policy", "scores", "estimators", "mse", "measurement", "results"},
+    "run": GROUND | {"probe", "policy", "scores", "estimators", "mse", "results"},
     "logs": GROUND | {"probe", "mse"},
     "answers": GROUND | {"probe", "estimators", "mse", "results"},
     "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "logs"},
@@ -46,7 +44,7 @@ MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["__main__"] = {"commands"}
 
 TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors", "trl"}
-MODEL_SIDE = {"policy", "scores", "measurement", "run", "trl"}
+MODEL_SIDE = {"policy", "scores", "run", "trl"}
 DRAWING = {"matplotlib", "seaborn", "jinja2"}
 DRAWERS = {"report"}
 

@@ -16,13 +16,13 @@ from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
 from mse_lab.errors import InputError, is_count, is_share, shown
-from mse_lab.measurement.looks import COMPLETIONS
 from mse_lab.mse.rule import TOLERANCE, Question, decide
 from mse_lab.mse.samples import Samples
 from mse_lab.probe.schema import PromptPopulation
 from mse_lab.probe.training import Setting, read_training
 from mse_lab.report.advice_files import advise_samples
 from mse_lab.results.checks import none_failed
+from mse_lab.run.looks import COMPLETIONS
 
 if TYPE_CHECKING:
     from mse_lab.run.advise import Sampling

@@ -216,10 +216,10 @@ def _sample(
         show_status(f"{name}: loading torch and the model")
     from mse_lab.answers.advice_evidence import ask
     from mse_lab.api.advise import evidence_of
-    from mse_lab.measurement.looks import COMPLETIONS
     from mse_lab.mse.rule import decide
     from mse_lab.report.advice_files import advise_samples, keep_advice
     from mse_lab.run.advise import sample_probe
+    from mse_lab.run.looks import COMPLETIONS
     from mse_lab.run.prepare import prepare
 
     question = ask(setting, probe.interval.level, regret)

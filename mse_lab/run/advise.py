@@ -1,6 +1,6 @@
 """Measure a probe until its answer is known: sample look by look, until one says stop.
 
-`measurement/looks.py` says how many prompts and completions each look has,
+`run/looks.py` says how many prompts and completions each look has,
 `mse/rule.py` what a look decides.
 """
 
@@ -16,8 +16,6 @@ import numpy as np
 
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
-from mse_lab.measurement.looks import MOST_SCORED, Look, looks
-from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import Decision, Stopped
@@ -27,9 +25,11 @@ from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
 from mse_lab.results.warnings import warn_of_completions
+from mse_lab.run.looks import MOST_SCORED, Look, looks
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.progress import AdviceProgress, advice_progress
 from mse_lab.run.samples import KeptSamples, Samples
+from mse_lab.run.subject import Subject
 
 # The most completions that are drawn where nobody says how many.
 DEFAULT_BUDGET = 8192

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch
 from mse_lab.mse.pools import Pools
@@ -39,6 +38,7 @@ from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
 from mse_lab.results.width import say_pools_for
 from mse_lab.run.prepare import RunContext
 from mse_lab.run.resume import Outcome, read_shards
+from mse_lab.run.subject import Subject
 from mse_lab.scores import sketches
 from mse_lab.version import VERSION
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators
-from mse_lab.measurement.prompt import measure_prompt
-from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy
@@ -45,8 +43,10 @@ from mse_lab.run.advise import (
 from mse_lab.run.finish import conclude
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
 from mse_lab.run.progress import Tally, add_up, advice_progress, progress
+from mse_lab.run.prompt import measure_prompt
 from mse_lab.run.run_probe import execute
 from mse_lab.run.samples import Samples
+from mse_lab.run.subject import Subject
 
 # The analysis of what was measured, its checks, and its warnings.
 Measured = tuple[Analysis, list[Check], list[str]]

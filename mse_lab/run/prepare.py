@@ -14,7 +14,6 @@ from typing import Any
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
-from mse_lab.measurement.subject import Inputs, Subject, make_subject
 from mse_lab.policy.answers import identify_answers
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.supplied_completions import Supplied, find_completions
@@ -25,6 +24,7 @@ from mse_lab.probe.rewards import identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.run.subject import Inputs, Subject, make_subject
 
 # Keys of a probe on which no draw and no score depends.
 NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
-from mse_lab.measurement.looks import Look, looks
 from mse_lab.mse.measurement import PromptMeasurement
+from mse_lab.run.looks import Look, looks
 
 # Without a terminal a line is printed at every quarter and each minute.
 QUARTERS, MINUTE = 4, 60.0

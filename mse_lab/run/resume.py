@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from mse_lab.console import show_status
 from mse_lab.errors import InputError, shorten
-from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.results.checks import Check
@@ -20,6 +19,7 @@ from mse_lab.results.finished_run import repair
 from mse_lab.results.shard import find_shard, load_shard, save_shard
 from mse_lab.run.prepare import RunContext, RunSpec
 from mse_lab.run.processes import await_files
+from mse_lab.run.prompt import measure_prompt
 
 
 class Outcome(NamedTuple):

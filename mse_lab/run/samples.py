@@ -4,15 +4,15 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
-from mse_lab.measurement.looks import MOST_SCORED, Look, keyed_order
-from mse_lab.measurement.sample import sample_prompt
-from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.probe.identity import digest
 from mse_lab.results.shard import find_shard, load_shard, save_shard
+from mse_lab.run.looks import MOST_SCORED, Look, keyed_order
 from mse_lab.run.prepare import RunContext
 from mse_lab.run.processes import SINGLE_PROCESS, await_files
 from mse_lab.run.progress import Tally, add_up
+from mse_lab.run.sample import sample_prompt
+from mse_lab.run.subject import Subject
 
 # A prompt's index, and a block of its completions: numbers start to stop - 1.
 Key = tuple[int, int, int]

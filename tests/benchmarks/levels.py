@@ -37,10 +37,10 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import VERDICTS, Case
-from mse_lab.measurement.looks import COMPLETIONS, looks
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import Question, Ruling, decide
 from mse_lab.mse.samples import Samples
+from mse_lab.run.looks import COMPLETIONS, looks
 from populations import choose
 from simulated import Design
 from truths import Truth

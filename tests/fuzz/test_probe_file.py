@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from one_line import answer_or_one_line
 
 from mse_lab.estimators import find_estimators
-from mse_lab.measurement.memory import budget_bytes
 from mse_lab.policy.policy import pick_device
 from mse_lab.probe.plain_text import local_path, parse_yaml
 from mse_lab.probe.probe_files import dump_probe, flatten, load_probe, parse_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import load_reward
+from mse_lab.run.memory import budget_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 VALUES = yaml.safe_load((ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8"))

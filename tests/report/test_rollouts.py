@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from log_makers import draw_groups, groups_of, summarise
-from mse_lab.measurement import looks
 from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
 from mse_lab.report.rollouts_report import (
     FIRST_COMPLETIONS,
@@ -14,6 +13,7 @@ from mse_lab.report.rollouts_report import (
     rollouts_markdown,
     rollouts_text,
 )
+from mse_lab.run import looks
 
 
 def said(summary):

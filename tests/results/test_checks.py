@@ -8,7 +8,6 @@ import torch
 from scipy import stats
 
 from models import random_policy
-from mse_lab.measurement.prompt import law_gap
 from mse_lab.mse.pools import Pools
 from mse_lab.policy import sampling
 from mse_lab.policy.log_probabilities import sequence_log_probs
@@ -23,6 +22,7 @@ from mse_lab.results.checks import (
     summary,
 )
 from mse_lab.results.warnings import warn_of_unmade
+from mse_lab.run.prompt import law_gap
 from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference
 

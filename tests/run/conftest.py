@@ -1,11 +1,39 @@
-"""Fixtures of runs: a probe whose completions differ in length."""
+"""Fixtures of runs: a small probe, and a subject in memory."""
 
 import pytest
 
-from mse_lab.probe.probe_files import load_probe
+from mse_lab.policy.policy import load_policy
+from mse_lab.probe.probe_files import load_probe, parse_probe
+from mse_lab.probe.prompts import Prompt
+from mse_lab.run.subject import Inputs, make_subject
+
+
+def parity(text, row):
+    return len(text) % 2
 
 
 @pytest.fixture
 def probe(write_probe):
     """A small probe with completions long enough to differ in length."""
     return load_probe(write_probe(sampling={"max_new_tokens": 6}))
+
+
+@pytest.fixture
+def subject_of(checkpoint, tmp_path):
+    """A subject of the small model, whose reward or estimators a test chooses."""
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
+        "prompts": {"source": "none", "template": "none"},
+        "sampling": {"max_new_tokens": 5},
+        "pool": {"reference": 8, "replicate": 8},
+        "group_sizes": [2, 4],
+    }
+    probe = parse_probe(values, "probe")
+    policy = load_policy(probe, tmp_path)
+    prompts = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]
+
+    def make(reward=parity, scored=None, **options):
+        inputs = Inputs(probe=probe, prompts=prompts, reward=reward, **options)
+        return make_subject(inputs, policy, scored)
+
+    return make

@@ -5,8 +5,7 @@ import json
 import pytest
 
 import run_mse
-from mse_lab.measurement import memory
-from mse_lab.run import resume
+from mse_lab.run import memory, resume
 from mse_lab.run.plan import plan_probe
 from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute

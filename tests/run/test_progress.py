@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from mse_lab.measurement.looks import Look
 from mse_lab.run import progress as shown_progress
+from mse_lab.run.looks import Look
 from mse_lab.run.progress import Tally, advice_progress, progress
 
 LONGEST = Tally(57, 28.5, 14.25)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.looks import Look
-from mse_lab.measurement.subject import make_subject
 from mse_lab.results.files import write_arrays
 from mse_lab.run import processes
 from mse_lab.run import samples as kept
+from mse_lab.run.looks import Look
 from mse_lab.run.prepare import load, prepare
 from mse_lab.run.samples import KeptSamples, Samples
+from mse_lab.run.subject import make_subject
 from pretended_processes import OfTwo
 
 # Two blocks of each prompt.

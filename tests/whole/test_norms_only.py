@@ -10,12 +10,12 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 import run_mse
-from mse_lab.measurement import memory
-from mse_lab.measurement import prompt as measure
 from mse_lab.report.drawing import Style, draw_line
 from mse_lab.report.figure_4 import compose
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.folder import ResultsFolder
+from mse_lab.run import memory
+from mse_lab.run import prompt as measure
 from mse_lab.scores.score_block import Scoring, score_block
 
 NAMES = ["vanilla", "grpo", "oracle", "grpo-std", "opo"]

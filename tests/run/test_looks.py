@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mse_lab.measurement.looks import (
+from mse_lab.run.looks import (
     COMPLETIONS,
     FIRST_COMPLETIONS,
     FIRST_PROMPTS,

@@ -11,8 +11,6 @@ import torch
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
-from mse_lab.measurement.memory import attempt
-from mse_lab.measurement.subject import Subject
 from mse_lab.mse.measurement import (
     CompletionSummary,
     PromptArrays,
@@ -30,6 +28,8 @@ from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import reward_completions
 from mse_lab.probe.streams import uniforms
+from mse_lab.run.memory import attempt
+from mse_lab.run.subject import Subject
 from mse_lab.scores.reference import Reference, measure_reference
 from mse_lab.scores.score_block import Scores, score_block, score_difference
 

@@ -7,13 +7,13 @@ from numpy import float32
 from numpy.typing import NDArray
 
 from mse_lab.estimators import Estimator
-from mse_lab.measurement.memory import Memory, plan_memory
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.supplied_completions import Supplied
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import Reward
 from mse_lab.probe.schema import Probe
+from mse_lab.run.memory import Memory, plan_memory
 from mse_lab.scores import sketches
 from mse_lab.scores.reference import Gradient
 

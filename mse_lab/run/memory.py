@@ -15,9 +15,9 @@ import torch
 from pydantic import ByteSize, TypeAdapter
 
 from mse_lab.errors import InputError
-from mse_lab.measurement.footprint import Footprint, measure_footprint
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
+from mse_lab.run.footprint import Footprint, measure_footprint
 from mse_lab.scores.factors import SLICE_BYTES
 from mse_lab.scores.module_hooks import is_out_of_memory
 from mse_lab.scores.score_block import Scoring

@@ -11,9 +11,10 @@ from enumerated import as_completions
 from live_memory import LiveMemory
 from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.measurement import memory
-from mse_lab.measurement.footprint import measure_footprint
-from mse_lab.measurement.memory import (
+from mse_lab.probe.schema import Model
+from mse_lab.run import memory
+from mse_lab.run.footprint import measure_footprint
+from mse_lab.run.memory import (
     Fallbacks,
     Memory,
     attempt,
@@ -21,7 +22,6 @@ from mse_lab.measurement.memory import (
     halves,
     scoring_bytes,
 )
-from mse_lab.probe.schema import Model
 from mse_lab.scores import factors, plain_backward
 from mse_lab.scores.score_block import Scoring, score_block
 from mse_lab.scores.scoring_plan import NoRule

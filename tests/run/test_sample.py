@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.measurement import sample as sampling
-from mse_lab.measurement.memory import Fallbacks
-from mse_lab.measurement.sample import POOL, sample_prompt
 from mse_lab.mse.one_pool import gradient_weights
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
+from mse_lab.run import sample as sampling
+from mse_lab.run.memory import Fallbacks
+from mse_lab.run.sample import POOL, sample_prompt
 from mse_lab.scores.score_block import Scoring
 from plain_scores import autograd_scores
 

@@ -11,9 +11,9 @@ from enumerated import as_completions
 from measurements import flat
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
-from mse_lab.measurement import prompt as stages
-from mse_lab.measurement.prompt import measure_prompt
 from mse_lab.probe.prompts import Prompt
+from mse_lab.run import prompt as stages
+from mse_lab.run.prompt import measure_prompt
 
 
 def test_a_prompt_is_measured_alike_whatever_came_before_and_nothing_is_written(

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mse_lab.arrays import Floats
-from mse_lab.measurement.memory import attempt
-from mse_lab.measurement.prompt import (
+from mse_lab.mse.measurement import SampledPrompt
+from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
+from mse_lab.policy.completions import Completions
+from mse_lab.probe.streams import stream
+from mse_lab.run.memory import attempt
+from mse_lab.run.prompt import (
     draw_pool,
     law_gap,
     refuse_scores,
     summarise,
 )
-from mse_lab.measurement.subject import Subject
-from mse_lab.mse.measurement import SampledPrompt
-from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
-from mse_lab.policy.completions import Completions
-from mse_lab.probe.streams import stream
+from mse_lab.run.subject import Subject
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import meet_weighted
 from mse_lab.scores.score_block import Scores, Scoring, score_block
