@@ -17,10 +17,11 @@ one process, every other round backwards, for a machine drifts; ratios are forme
 round, and the median is given with the smallest and the largest. A run is timed whole. The
 loops would take hours, but their cost is a sum of equal pieces, so some are timed and
 multiplied: a batch of `generate`, 64 completions of the reference, one replicate at each
-group size. The tables go between the marks of `results/COST.md`, unless only printed.
+group size. The tables go to `results/speed`, unless only printed.
 """
 
 import argparse
+import csv
 import io
 import json
 import os
@@ -84,8 +85,6 @@ ABOVE_PLAIN, OF_TINY, OF_OTHERS = 1.5, 12, 8
 # for others half of them, for which costly parts keep their proportions.
 TINY_POOLS, POOLS = (1024, 256), (512, 128)
 
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-
 
 @dataclass(frozen=True)
 class Size:
@@ -124,6 +123,11 @@ class Case:
         prompt, completion = self.shape
         model = f"{self.size.name}, V = {self.size.vocabulary:,}"
         return [model, f"{prompt} + {completion}"]
+
+    @property
+    def named(self) -> "Row":
+        """Begin its row of a table."""
+        return dict(zip(("model", "tokens"), self.names, strict=True))
 
     def write(self, folder: Path) -> Path:
         """Write the probe into a folder."""
@@ -423,10 +427,36 @@ def race(case: Case, folder: Path, rounds: int = ROUNDS) -> Runs:
     )
 
 
-def table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+Row = dict[str, Any]  # Of a table: the head of a column -> its cell.
+
+
+def table(rows: Sequence[Row]) -> str:
     """Write a table in Markdown."""
-    lines = [f"| {' | '.join(map(str, line))} |" for line in (heads, *rows)]
-    return "\n".join([lines[0], "|---|" + "--:|" * (len(heads) - 1), *lines[1:]])
+    lines = [
+        f"| {' | '.join(map(str, line))} |" for line in (rows[0], *map(Row.values, rows))
+    ]
+    return "\n".join([lines[0], "|---|" + "--:|" * (len(rows[0]) - 1), *lines[1:]])
+
+
+def write_table(rows: Sequence[Row], path: Path) -> None:
+    """Write a CSV file: a ratio is its median, and its least and largest in two more."""
+    flat = [
+        {
+            f"{head}{end}": number
+            for head, cell in row.items()
+            for end, number in (
+                zip(("", "_low", "_high"), cell, strict=True)
+                if isinstance(cell, Ratio)
+                else [("", cell)]
+            )
+        }
+        for row in rows
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, flat[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(flat)
 
 
 def target(says: str, missed: Sequence[str]) -> str:
@@ -443,32 +473,32 @@ def measured(cases: Sequence[Case], measure: Callable[[Case], Any]) -> list[Any]
     return found
 
 
-def report_scoring(cases: Sequence[Case], folder: Path) -> str:
+Report = tuple[list[Row], str]  # A table, and whether its target is met.
+
+
+def report_scoring(cases: Sequence[Case], folder: Path) -> Report:
     """Tabulate the scoring of blocks."""
     found = measured(cases, lambda one: score(one, folder))
-    rows = [[*one.names, one.completions, ratio] for one, ratio in found]
+    rows = [
+        {**one.named, "completions": one.completions, "plain_pass": ratio}
+        for one, ratio in found
+    ]
     slow = [", ".join(one.names) for one, ratio in found if ratio.median > ABOVE_PLAIN]
-    heads = ["model", "prompt + completion", "N", "this tool / plain pass"]
-    return f"{table(heads, rows)}\n\n{target(f'at most {ABOVE_PLAIN}', slow)}"
+    return rows, target(f"at most {ABOVE_PLAIN}", slow)
 
 
-def report_runs(cases: Sequence[Case], folder: Path) -> str:
+def report_runs(cases: Sequence[Case], folder: Path) -> Report:
     """Tabulate whole runs."""
     found = measured(cases, lambda one: race(one, folder))
-    rows = [[*one.names, *ratios] for one, ratios in found]
+    rows = [{**one.named, **ratios._asdict()} for one, ratios in found]
     least = {True: OF_OTHERS, False: OF_TINY}
     slow = [
         ", ".join(one.names)
         for one, ratios in found
         if ratios.obvious.median < least[one.size is not None]
     ]
-    heads = [
-        *("model", "prompt + completion", "obvious loop / this tool"),
-        *("shared completions / this tool", "errors alone, obvious loop / this tool"),
-        "this tool / its sampling and plain passes",
-    ]
     says = f"obvious loop at least {OF_OTHERS} times, {OF_TINY} on the tiny model"
-    return f"{table(heads, rows)}\n\n{target(says, slow)}"
+    return rows, target(says, slow)
 
 
 SECTIONS = {
@@ -488,16 +518,6 @@ def heading(form: str) -> str:
     )
 
 
-def replace_marked(page: Path, content: str) -> None:
-    """Write content between the marks of a page."""
-    text = page.read_text(encoding="utf-8")
-    before, mark, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (mark and end):
-        raise RuntimeError(f"{page} has no {BEGIN} ... {END}")
-    page.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}", encoding="utf-8")
-
-
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
@@ -511,17 +531,16 @@ def main() -> None:
     """Measure, print, write."""
     asked = parse()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
-    parts = [heading("quick form" if asked.quick else "full form")]
+    print(heading("quick form" if asked.quick else "full form"), flush=True)
+    kept = not (asked.print or asked.quick or asked.only)
     with tempfile.TemporaryDirectory() as folder:
         for name in [asked.only] if asked.only else SECTIONS:
             title, report = SECTIONS[name]
-            cases = (QUICK if asked.quick else FULL)[name]
-            tabulated = report(cases, Path(folder))
-            parts.append(f"**{title}, ratios of times: median (smallest to largest)**")
-            parts.append(tabulated)
-            print(*parts[-2:], sep="\n\n", flush=True)
-    if not (asked.print or asked.quick or asked.only):
-        replace_marked(ROOT / "results/COST.md", "\n\n".join(parts))
+            rows, met = report((QUICK if asked.quick else FULL)[name], Path(folder))
+            head = f"**{title}, ratios of times: median (smallest to largest)**"
+            print(head, table(rows), met, sep="\n\n", flush=True)
+            if kept:
+                write_table(rows, ROOT / f"results/speed/{name}.csv")
 
 
 if __name__ == "__main__":

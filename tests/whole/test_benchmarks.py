@@ -197,12 +197,13 @@ def test_ways_take_turns():
     assert str(speed.ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0])) == "2.00 (1.00 to 3.00)"
 
 
-def test_only_what_is_marked_is_replaced(tmp_path):
-    page = tmp_path / "README.md"
-    page.write_text(f"before\n{speed.BEGIN}\nold\n{speed.END}\nafter\n")
-    speed.replace_marked(page, "new \\1")
-    text = f"before\n{speed.BEGIN}\nnew \\1\n{speed.END}\nafter\n"
-    assert page.read_text() == text
-    page.write_text("no marks\n")
-    with pytest.raises(RuntimeError, match="has no"):
-        speed.replace_marked(page, "new")
+def test_a_table_is_printed_and_written(tmp_path):
+    rows = [{"model": "4M, V = 1,000", "plain_pass": speed.Ratio(1.5, 1.25, 2.0)}]
+    assert speed.table(rows).splitlines() == [
+        *("| model | plain_pass |", "|---|--:|", "| 4M, V = 1,000 | 1.50 (1.25 to 2.00) |")
+    ]
+    speed.write_table(rows, tmp_path / "speed/scoring.csv")
+    assert (tmp_path / "speed/scoring.csv").read_text().splitlines() == [
+        "model,plain_pass,plain_pass_low,plain_pass_high",
+        '"4M, V = 1,000",1.5,1.25,2.0',
+    ]
