@@ -13,7 +13,8 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.sampling import next_log_probabilities
+from mse_lab.policy.sampling import draw, next_log_probabilities
+from mse_lab.probe.streams import uniforms
 from plain_scores import autograd_scores
 from probes.studies import training
 from probes.studies.training import Arm, Constants, Run
@@ -50,13 +51,17 @@ def settings_of(write_probe, checkpoint):
 # Steps.
 
 
+def several_rewards(text, _):
+    """Rewards that differ often, and are not all 0 or 1."""
+    return sum(map(ord, text)) % 5 / 4
+
+
 class Watched:
     """Carries out a run of one step; keeps what it drew, and what it changed."""
 
     def __init__(self, settings, run, monkeypatch):
         self.task, self.looks, self.size = training.Task(settings), [], run.group_size
-        # Rewards that differ often, and are not all 0 or 1.
-        self.task.reward = lambda text, _: sum(map(ord, text)) % 5 / 4
+        self.task.reward = several_rewards
         callbacks = [training.AfterSteps(settings.steps, self.look)]
         trainer = training.make_trainer(self.task, run, "unused", callbacks=callbacks)
         self.look(trainer.model)
@@ -138,7 +143,8 @@ def test_a_diverged_run_is_worth_nothing(settings_of, monkeypatch):
         torch.multinomial(torch.full((2,), torch.nan), 1)
 
     monkeypatch.setattr(training.StudyTrainer, "train", diverge)
-    _, found, _ = training.train(Run("sgd", "grpo", 8, 4, 1e5, 0), settings_of())
+    task = training.Task(settings_of())
+    _, found, _ = training.train(Run("sgd", "grpo", 8, 4, 1e5, 0), task)
     assert found[1:] == [0.0, 0.0]
 
 
@@ -218,6 +224,11 @@ def counted(monkeypatch):
         return run, list(0.4 + 0.01 * steps * run.step_size * run.group_size), 1.0
 
     monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(
+        training,
+        "train_all",
+        lambda runs, settings: (training.train(run, settings) for run in runs),
+    )
     return done
 
 
@@ -252,16 +263,23 @@ def test_no_run_is_trained_twice_however_a_start_ends(
     assert "of other settings; name another folder" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_two_processes_give_the_rows_of_one(settings_of, tmp_path):
-    small = ARM | {"group_sizes": [4], "step_sizes": [0.1, 0.2]}
-    settings = settings_of(arms=[small], seeds=2)
-    for processes in (1, 2):
-        training.study(settings, tmp_path / str(processes), processes, so_far=False)
-    one, two = (pd.read_csv(tmp_path / name / "runs.csv") for name in "12")
-    names = ["seed", "step_size"]
-    one, two = (table.drop(columns="seconds").sort_values(names) for table in (one, two))
-    pd.testing.assert_frame_equal(one, two.reset_index(drop=True))
+def test_a_run_is_the_same_after_another_one(settings_of):
+    """Nothing of a run is left in the task: not its weights, not its optimiser's states."""
+    run, task = Run("adamw", "grpo", 8, 4, 0.1, 1), training.Task(settings_of())
+    task.reward = several_rewards
+    first, other = training.train(run, task)[1], run._replace(step_size=0.3, seed=2)
+    training.train(other, task)
+    assert training.train(run, task)[1] == first
+    assert len({*first}) > 1
+
+
+def test_j_is_that_of_completions_drawn_one_prompt_at_a_time(settings_of):
+    task = training.Task(settings_of(completions=16))
+    for index, prompt in enumerate(task.prompts):
+        numbers = uniforms(task.probe.seed, prompt.id, "evaluation 5", range(16), 3)
+        texts = draw(task.policy, task.tokens[index], numbers, prompt.id).texts(task.policy)
+        assert [*map(task.policy.decode, task._draw([index], 5)[0])] == texts
+    assert task.value(5) != task.value(6)
 
 
 # The comparison.

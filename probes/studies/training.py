@@ -1,7 +1,7 @@
 """Does training obey 1/(1 + E)? TRL's trainer over group sizes, step sizes, estimators.
 
     pip install -e ".[train]"
-    python probes/studies/training.py SETTINGS.yaml [--processes N] [--quick] [--out DIR]
+    python probes/studies/training.py SETTINGS.yaml [--quick] [--out DIR]
 
 A step along an estimate with error E = MSE / ||g||^2 gains, at its own best size, 1/(1 + E)
 of what the true gradient would (`mse_lab/mse/progress.py`). With N completions a step
@@ -26,21 +26,16 @@ the estimator's weights in the advantages' place. AdamW's are its learning rates
 
 import argparse
 import copy
+import gc
 import hashlib
 import json
 import os
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from itertools import product
-from multiprocessing import active_children, get_context, parent_process
-from multiprocessing.connection import wait
+from itertools import groupby, product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -53,6 +48,7 @@ from matplotlib.figure import Figure
 from pydantic import Field, model_validator
 from scipy import stats
 from transformers import PrinterCallback, TrainerCallback
+from transformers.cache_utils import DynamicCache
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -64,7 +60,7 @@ from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.sampling import draw
+from mse_lab.policy.sampling import invert, next_log_probabilities
 from mse_lab.probe.plain_text import parse_yaml, read_text
 from mse_lab.probe.probe_files import load_probe, parse_as, probe_file
 from mse_lab.probe.prompts import load_prompts
@@ -256,6 +252,10 @@ class Task:
     def __init__(self, settings: Settings) -> None:
         self.probe, self.settings = settings.load_probe(), settings
         self.policy = load_policy(self.probe, PROJECT)
+        if self.policy.empty_cache() is None:
+            raise InputError(f"{settings.probe}: its model keeps no keys and values")
+        self._start = copy.deepcopy(self.policy.model.state_dict())
+        self._start_values = dict[int, float]()
         self.prompts = load_prompts(self.probe.prompts, PROJECT)
         self.reward = load_reward(self.probe.reward, chat=self.probe.prompts.chat)
         self.longest, chat = self.probe.sampling.max_new_tokens, self.probe.prompts.chat
@@ -267,17 +267,60 @@ class Task:
         """Load a trained model's weights into the policy."""
         self.policy.model.load_state_dict(model.state_dict())
 
-    def value(self) -> float:
-        """Measure J of the policy."""
+    def restart(self, seed: int) -> float:
+        """Load the checkpoint's weights again; give their J, measured once a seed."""
+        self.policy.model.load_state_dict(self._start)
+        if seed not in self._start_values:
+            self._start_values[seed] = self.value(seed)
+        return self._start_values[seed]
+
+    def value(self, seed: int) -> float:
+        """Measure J of the policy on a seed's uniforms, prompts of a length together."""
         means = []
-        for prompt, tokens in zip(self.prompts, self.tokens, strict=True):
-            drawn = range(self.settings.completions)
-            numbers = uniforms(
-                self.probe.seed, prompt.id, "evaluation", drawn, self.longest
-            )
-            texts = draw(self.policy, tokens, numbers, prompt.id).texts(self.policy)
-            means.append(reward_completions(self.reward, texts, prompt).values_N.mean())
+        for _, group in groupby(
+            sorted(range(len(self.tokens)), key=self._length), self._length
+        ):
+            some = [*group]
+            for index, tokens_NT in zip(some, self._draw(some, seed), strict=True):
+                texts, prompt = map(self.policy.decode, tokens_NT), self.prompts[index]
+                means.append(
+                    reward_completions(self.reward, [*texts], prompt).values_N.mean()
+                )
         return float(np.mean(means))
+
+    def _length(self, index: int) -> int:
+        return len(self.tokens[index])
+
+    @torch.no_grad()
+    def _draw(self, some: list[int], seed: int) -> list[list[list[int]]]:
+        """Draw completions of prompts of one length, with what follows their ends."""
+        count, policy, cache = (
+            self.settings.completions,
+            self.policy,
+            self.policy.empty_cache(),
+        )
+        rows = [
+            uniforms(
+                self.probe.seed,
+                self.prompts[one].id,
+                f"evaluation {seed}",
+                range(count),
+                self.longest,
+            )
+            for one in some
+        ]
+        draws_NT = torch.from_numpy(np.concatenate(rows)).to(policy.device)
+        unread = torch.tensor([self.tokens[one] for one in some], device=policy.device)
+        row_N = torch.arange(len(some), device=policy.device).repeat_interleave(count)
+        drawn = []
+        for draws_N in draws_NT.T:
+            logs_RV = next_log_probabilities(policy, unread, cache)
+            drawn.append(invert(logs_RV, draws_N, row_N))
+            if len(drawn) == 1:
+                cache.batch_repeat_interleave(count)
+                row_N = torch.arange(len(draws_NT), device=policy.device)
+            unread = drawn[-1][:, None]
+        return torch.stack(drawn, 1).reshape(len(some), count, -1).tolist()
 
     def rows(self, run: Run) -> Dataset:
         """Draw the prompts of a run's groups, with replacement, as TRL takes them."""
@@ -324,6 +367,26 @@ class StudyTrainer(GRPOTrainer):
         weights = torch.from_numpy(self._weights().flatten())
         batch["advantages"] = weights.to(batch["advantages"])
         return batch
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, **_: Any
+    ) -> tuple[Any, Any, None]:
+        """TRL's log-probabilities, with each prompt processed once and not for each of G.
+
+        The entropies, which are logged and nothing else, are left out.
+        """
+        prompts = torch.stack([input_ids, attention_mask], 1)[..., :-logits_to_keep]
+        prompts_R2T, row_N = torch.unique(prompts, dim=0, return_inverse=True)
+        cache, read_NT = DynamicCache(config=model.config), input_ids[:, -logits_to_keep:]
+        tokens, mask = prompts_R2T.unbind(1)
+        first = model(tokens, mask, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        cache.batch_select_indices(row_N)
+        rest = model(
+            read_NT[:, :-1], attention_mask[:, :-1], past_key_values=cache, use_cache=True
+        )
+        logits_NTV = torch.cat([first.logits[row_N], rest.logits], 1) / self.temperature
+        logs_NT = logits_NTV.log_softmax(-1).gather(-1, read_NT[..., None]).squeeze(-1)
+        return logs_NT, torch.zeros_like(logs_NT), None
 
     def _refuse_other_tokens(self, batch: Any) -> None:
         """Refuse prompts of which TRL shows the model other tokens than were measured."""
@@ -421,29 +484,28 @@ def make_trainer(task: Task, run: Run, folder: str, **hooks: Any) -> StudyTraine
 Trained = tuple[Run, list[float], float]
 
 
-def train(run: Run, settings: Settings) -> Trained:
+def train(run: Run, task: Task) -> Trained:
     """Train a run; give J before it and after each of the steps, and the seconds.
 
     A policy that has diverged, and has no probabilities to draw from, is worth 0.
     """
-    began, task = time.monotonic(), Task(settings)
-    values = [task.value()]
+    began, values = time.monotonic(), [task.restart(run.seed)]
 
     def look(model: Any) -> None:
         task.follow(model)
-        values.append(task.value())
+        values.append(task.value(run.seed))
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # Warnings of the libraries about each other.
         warnings.simplefilter("ignore", FutureWarning)
-        callbacks = [AfterSteps(settings.steps, look)]
+        callbacks = [AfterSteps(task.settings.steps, look)]
         trainer = make_trainer(task, run, folder, callbacks=callbacks)
         try:
             trainer.train()
         except (RuntimeError, InputError) as error:
             if "probability tensor" not in str(error) and "NaN" not in str(error):
                 raise
-    values += [0.0] * (1 + len(settings.steps) - len(values))
+    values += [0.0] * (1 + len(task.settings.steps) - len(values))
     return run, values, time.monotonic() - began
 
 
@@ -486,39 +548,12 @@ class RunsFile:
             os.fsync(file.fileno())
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
-def _begin(processes: int) -> None:
-    """In a process of its own: take a share of the threads, and end with the parent."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(max(torch.get_num_threads() // processes, 1))
-
-
-def train_all(runs: Sequence[Run], settings: Settings, processes: int) -> Iterator[Trained]:
-    """Train runs, some at a time; yield each when it ends."""
-    work = partial(train, settings=settings)
-    if processes == 1:
-        yield from map(work, runs)
-        return
-    spawn = get_context("spawn")
-    pool = ProcessPoolExecutor(processes, spawn, initializer=_begin, initargs=(processes,))
-    try:
-        for done in as_completed([pool.submit(work, run) for run in runs]):
-            yield done.result()
-    except BrokenProcessPool:
-        raise InputError(
-            f"--processes {processes}: one was killed, perhaps for lack of memory; the "
-            "same command goes on, fewer need less"
-        ) from None
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in active_children():  # What still runs is of no use now.
-            child.terminate()
+def train_all(runs: Sequence[Run], settings: Settings) -> Iterator[Trained]:
+    """Train runs one after another; yield each when it ends."""
+    if runs:
+        task = Task(settings)
+        gc.freeze()  # The trainer collects garbage when a run ends: not among all modules.
+        yield from (train(run, task) for run in runs)
 
 
 def steps_until(values_T: Floats, steps_T: Floats, target: float) -> float:
@@ -660,7 +695,7 @@ def compose(comparison: pd.DataFrame) -> Figure:
     return figure
 
 
-def study(settings: Settings, folder: Path, processes: int, so_far: bool) -> None:
+def study(settings: Settings, folder: Path, so_far: bool) -> None:
     """Predict, train what is missing, compare, draw."""
     prompts = len(load_prompts(settings.load_probe().prompts, PROJECT))
     predicted = predict(settings, read_constants(Path(settings.advice), prompts))
@@ -668,7 +703,7 @@ def study(settings: Settings, folder: Path, processes: int, so_far: bool) -> Non
     with lock(folder):
         todo = [] if so_far else file.missing(runs)
         write_table(folder / "prediction.csv", predicted)
-        for left, trained in enumerate(train_all(todo, settings, processes), 1 - len(todo)):
+        for left, trained in enumerate(train_all(todo, settings), 1 - len(todo)):
             file.append(*trained)
             print(f"{' '.join(map(str, trained[0]))}: {-left} left", flush=True)
         comparison = compare(file.read(), settings, predicted)
@@ -686,9 +721,6 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a study from the command line."""
     parser = argparse.ArgumentParser(description="Does training obey 1/(1 + E)?")
     parser.add_argument("settings", type=Path, metavar="SETTINGS.yaml")
-    parser.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="runs at a time"
-    )
     parser.add_argument("--quick", action="store_true", help="eight short runs, a minute")
     parser.add_argument("--so-far", action="store_true", help="train nothing; compare")
     parser.add_argument("--out", type=Path, metavar="DIR")
@@ -698,7 +730,7 @@ def main(words: Sequence[str] | None = None) -> int:
         settings = load_settings(given.settings)
         settings = settings.shortened() if given.quick else settings
         default = Path("results") / f"{given.settings.stem}{'-quick' * given.quick}"
-        study(settings, given.out or default, given.processes, given.so_far)
+        study(settings, given.out or default, given.so_far)
         return 0
 
     return conclude(command)
