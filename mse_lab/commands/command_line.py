@@ -1,7 +1,6 @@
 """What commands share: kinds of arguments, and the runs and probes that they name."""
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -58,10 +57,9 @@ def folder_to_write(text: str) -> Path:
 
 
 def file_to_write(text: str) -> Path:
-    """Read the name of a file, which need not exist; of a link, the name of its target."""
-    # Not `Path.resolve`, which fails on links in a circle.
-    path = Path(os.path.realpath(text)) if Path(text).is_symlink() else Path(text)
-    if not text or (path.exists() and not path.is_file()):
+    """Read the name of a file, which need not exist, and is no link."""
+    path = Path(text)
+    if not text or path.is_symlink() or (path.exists() and not path.is_file()):
         raise argparse.ArgumentTypeError(f"{text!r} names no regular file; name one")
     return path
 

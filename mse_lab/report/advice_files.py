@@ -14,7 +14,6 @@ from mse_lab.formatting import WIDTH
 from mse_lab.mse.rule import TOLERANCE
 from mse_lab.probe.training import Setting, find_setting
 from mse_lab.report.advice_report import advice_text, headline
-from mse_lab.results.files import write_json
 from mse_lab.results.finished_run import read_probe, read_result
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import open_intact
@@ -86,7 +85,7 @@ def advise_samples(evidence: Evidence) -> Advice:
 
 def keep_advice(folder: Path, advice: Advice) -> None:
     """Write `advice.json` into a folder."""
-    write_json(ResultsFolder(folder).file("advice.json"), advice.as_dict())
+    ResultsFolder(folder).write("advice.json", advice.as_dict())
 
 
 def say_advice(advice: Advice, *, as_json: bool) -> str:

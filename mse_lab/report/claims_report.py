@@ -7,7 +7,6 @@ from pathlib import Path
 from mse_lab.answers.claims import Claim, Kind, Statement, Verdict, claims_table
 from mse_lab.answers.statement_numbers import UNTESTED
 from mse_lab.formatting import table, with_interval, wrap
-from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 
 # How the first word of a statement's name is written on the screen.
@@ -86,4 +85,4 @@ def claims_screen(claims: Sequence[Claim]) -> str:
 def write_claims(folder: Path, run: str, claims: Sequence[Claim]) -> None:
     """Write `claims.csv` into a folder: the claims about one run, by its name."""
     about_run = [claim for claim in claims if run in claim.runs]
-    write_table(ResultsFolder(folder).file("claims.csv"), claims_table(about_run))
+    ResultsFolder(folder).write("claims.csv", claims_table(about_run))

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.results.files import write_bytes
+from mse_lab.results.files import write_output
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -173,4 +173,4 @@ def save_figure(compose: Callable[[], Figure], output: Path) -> None:
     kind = output.suffix.lower()
     if kind not in SUFFIXES:
         raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
-    write_bytes(output, figure_bytes(compose, kind.removeprefix(".")))
+    write_output(output, figure_bytes(compose, kind.removeprefix(".")))

@@ -29,7 +29,7 @@ from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.figure_4 import compose
 from mse_lab.report.phase_diagram import as_dots, compose_phase
 from mse_lab.results.checks import Check
-from mse_lab.results.files import write_text
+from mse_lab.results.files import write_output
 from mse_lab.results.finished_run import Tables, read_tables
 from mse_lab.results.tables import interval_heads
 
@@ -169,4 +169,5 @@ def write_report(folders: Sequence[Path], output: Path) -> None:
     """Write one page about finished runs, which are compared in this order."""
     if not folders:
         raise InputError("no run to report on; name one")
-    write_text(output, compose_page([read_run(folder) for folder in folders]))
+    page = compose_page([read_run(folder) for folder in folders])
+    write_output(output, page.encode())

@@ -12,9 +12,42 @@ import numpy as np
 
 from mse_lab.arrays import Arrays
 from mse_lab.console import writing
+from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# What figures, as PNG, PDF and SVG, and pages of this package have in their first bytes.
+_OWN = (
+    b"Software\0Matplotlib",
+    b"%PDF-1.4\n%\xac\xdc \xab\xba",
+    b"<dc:title>Matplotlib",
+    b"<title>How far is the policy gradient",
+)
+_FIRST_BYTES = 2048
+
+
+def is_own(path: Path) -> bool:
+    """Whether a figure or page may be this package's, which replaces no other.
+
+    A link is somebody's.
+    """
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.read(_FIRST_BYTES)
+    return any(mark in first for mark in _OWN)
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a figure or page; somebody's own file of that name is left alone."""
+    if (path.exists() or path.is_symlink()) and not is_own(path):
+        raise InputError(
+            f"{path}: is somebody's own, and is not written over; move it, or name another "
+            "file by --out"
+        )
+    write_bytes(path, content)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -18,15 +18,17 @@ from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
 from mse_lab.results import integrity
 from mse_lab.results.checks import Check, Checks, none_failed
-from mse_lab.results.files import write_arrays, write_json, write_table, write_text
+from mse_lab.results.files import is_own, write_arrays, write_json, write_table, write_text
 from mse_lab.results.inventory import (
     BEGINNINGS,
     FILES,
     FROM_MODEL,
     FROM_POOLS,
     FROM_RESULT,
+    MADE,
     MANIFEST,
     NEEDED,
+    PICTURES,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ class ResultsFolder:
     def write(self, name: str, content: Any) -> None:
         """Write a file of the inventory: a table, JSON, arrays or a text, by its suffix."""
         assert name in FILES
+        if name in MADE and self.has(name) and not self._is_ours(name):
+            raise InputError(f"{self.file(name)}: is somebody's own; move it")
         WRITERS.get(Path(name).suffix, write_text)(self.file(name), content)
 
     def _remove(self, *names: str) -> None:
@@ -100,20 +104,22 @@ class ResultsFolder:
             raise InputError(
                 f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
             )
-        self._remove(*(name for name in FILES if name not in MARKS), *MARKS)
+        removed = [name for name in FILES if name not in MARKS and self._is_ours(name)]
+        self._remove(*removed, *MARKS)
 
     def refuse_foreign(self) -> None:
         """Refuse a folder without tables if a run would overwrite somebody's file in it.
 
         Files that other commands write may be there without a run: they make them of the
-        project's run of this name. A page may be anybody's.
+        project's run of this name. A figure or page may be anybody's.
         """
-        if self.has_tables():
+        marked = any(map(self.has, MARKS))
+        if marked and self.has_tables():
             return
-        there = filter(self.has, BEGINNINGS)
-        foreign = [name for name in there if not self._is_ours(name)]
-        if not any(map(self.has, MARKS)):
-            foreign += filter(self.has, (*FROM_POOLS, *FROM_MODEL, "report.html"))
+        foreign = [name for name in BEGINNINGS if not self._is_ours(name)]
+        if not marked:
+            foreign += filter(self.has, (*FROM_POOLS, *FROM_MODEL, *PICTURES))
+            foreign += ["shards"] * bool(self.finished_prompts())
         for name in foreign:
             raise InputError(
                 f"{self.file(name)}: is no run's, and a run would write over it; move it, "
@@ -121,9 +127,15 @@ class ResultsFolder:
             )
 
     def _is_ours(self, name: str) -> bool:
-        """Whether a file begins as a run writes it; one that cannot be read passes."""
-        with suppress(OSError):
-            return bool(re.match(BEGINNINGS[name], self.file(name).read_bytes()))
+        """Whether a file is as it is written here, or is not there.
+
+        One that cannot be read passes, and so does one of whose kind nothing is known.
+        """
+        if name in PICTURES:
+            return not self.has(name) or is_own(self.file(name))
+        if name in BEGINNINGS:
+            with suppress(OSError):
+                return bool(re.match(BEGINNINGS[name], self.file(name).read_bytes()))
         return True
 
     def refuse_other(
@@ -270,4 +282,4 @@ class ResultsFolder:
 
     def mark_incomplete(self) -> None:
         """Remove what marks a result as complete, and what commands have made of it."""
-        self._remove("checks.json", *FROM_RESULT)
+        self._remove("checks.json", *filter(self._is_ours, FROM_RESULT))

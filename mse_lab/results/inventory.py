@@ -135,11 +135,7 @@ _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 # What other commands make of a finished run.
 MADE = (
     *("advice.json", "claims.csv", "report.html"),
-    *(
-        f"{name}{suffix}"
-        for name in ("advice", "figure4", "phase")
-        for suffix in (".png", ".pdf")
-    ),
+    *("figure4.png", "figure4.pdf", "phase.png", "phase.pdf"),
 )
 
 FILES = {
@@ -169,6 +165,9 @@ BEGINNINGS = {
     "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
     "claims.csv": rb"statement,kind,run,",
 }
+
+# Figures and pages that commands make; `files.is_own` tells somebody's own apart.
+PICTURES = tuple(name for name in MADE if name not in BEGINNINGS)
 
 FROM_POOLS, FROM_MODEL, FROM_RESULT = (
     tuple(name for name, file in FILES.items() if file.made_from == source)

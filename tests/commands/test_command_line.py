@@ -65,18 +65,13 @@ def test_what_is_made_of_the_project_s_runs_lies_where_one_works():
     assert output_folder(mine) == mine
 
 
-def test_a_file_is_written_to_the_target_of_a_link(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "target")
-    assert file_to_write(f"{tmp_path}/link") == tmp_path / "target"
-
-
-@pytest.mark.parametrize("kind", ["folder", "pipe", "link to a pipe"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to a file"])
 def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path):
-    if kind == "folder":
-        (tmp_path / kind).mkdir()
-    else:
-        os.mkfifo(tmp_path / "pipe")
-        (tmp_path / "link to a pipe").symlink_to(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link to nothing").symlink_to(tmp_path / "nothing")
+    (tmp_path / "link to a file").symlink_to(tmp_path / "file")
     with pytest.raises(ArgumentTypeError, match="names no regular file"):
         file_to_write(f"{tmp_path}/{kind}")
 

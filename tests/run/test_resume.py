@@ -11,7 +11,7 @@ import pytest
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_arrays
-from mse_lab.results.folder import MARKS, ResultsFolder
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import MANIFEST
 from mse_lab.run import plan, processes, resume
 from mse_lab.run.prepare import load, prepare
@@ -125,8 +125,9 @@ def test_what_followed_from_an_earlier_measurement_goes_with_it(write_probe, tmp
     words = ["run", str(path), "--out", str(out)]
     assert run_mse.main(words) == 0
     (out / "small/pools.npz").unlink()
-    for name in ("advice.json", "claims.csv", "claims.md"):
-        (out / "small" / name).write_text("{}")
+    (out / "small/advice.json").write_text('{"name": "small", "prompts": 5}')
+    (out / "small/claims.csv").write_text("statement,kind,run,\n")
+    (out / "small/claims.md").touch()
     assert run_mse.main(words) == 0
     for name in ("advice.json", "claims.csv"):
         assert not (out / "small" / name).exists()
@@ -149,24 +150,6 @@ def test_a_manifest_that_a_kill_came_before_is_written(write_probe, tmp_path, mo
     assert run_mse.main(["plan", *words[1:]]) == 0
     assert results.has(MANIFEST)
     assert not results.finished_prompts()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("config.yaml", "report.html", "prompts.csv", "advice.json"),
-        *("claims.csv", *MARKS),
-    ],
-)
-def test_a_file_of_somebody_else_s_is_left_alone(name, write_probe, tmp_path, refused):
-    path, own = write_probe(), tmp_path / "out/small" / name
-    own.parent.mkdir(parents=True)
-    own.write_text('{"model": "mine"}')
-    for words in (["run"], ["run", "--fresh"], ["plan"], ["plan", "--fresh"]):
-        said = refused(*words, path, "--out", tmp_path / "out")
-        assert f"{own}: is no run's, and a run would write over it; move it" in said
-    assert [one.name for one in own.parent.iterdir()] == [name]
-    assert own.read_text() == '{"model": "mine"}'
 
 
 def test_a_fresh_start_finds_no_old_shard(probe, tmp_path):
