@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import huggingface_hub
 import torch
 import transformers
 from huggingface_hub import constants
@@ -19,6 +20,7 @@ from huggingface_hub.utils.tqdm import enable_progress_bars
 
 from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify
+from mse_lab.policy.gguf_cache import TOKENIZER, Entry
 from mse_lab.policy.location import Location, loading
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import Model
@@ -43,14 +45,59 @@ def _read(location: Location, what: str, kind: Any) -> Any:
         return kind.from_pretrained(location.where, **location.options)
 
 
+def load_checkpoint(
+    location: Location, config: Model, device: torch.device
+) -> tuple[Any, Any, str]:
+    """Load a checkpoint's model and tokenizer, and give its identity.
+
+    Of a GGUF file they are what an earlier command kept of it, if one has.
+    """
+    if location.gguf is None:
+        location, settings = load_settings(location)
+        identity = identify(location)  # Before the weights, which take longer.
+        return *_load(location, settings, config, device), identity
+    location, identity = _fetch_gguf(location)
+    entry = Entry(location, identity, config)
+    if kept := entry.find():
+        return *_load(*load_settings(kept), config, device, TOKENIZER), identity
+    model, tokenizer = _load(*load_settings(location), config, device)
+    entry.keep(model, tokenizer)
+    return model, tokenizer, identity
+
+
+def _load(
+    location: Location,
+    settings: Any,
+    config: Model,
+    device: torch.device,
+    kind: Any = transformers.AutoTokenizer,
+) -> tuple[Any, Any]:
+    tokenizer = load_tokenizer(location, kind)
+    return load_model(location, settings, config, device), tokenizer
+
+
+def _fetch_gguf(location: Location) -> tuple[Location, str]:
+    """Fetch a GGUF file if it lies on the Hub; give its identity, and pin it to that."""
+    load_extra("gguf", "gguf", f"{location.key} = {location.name}")
+    if location.local is not None:
+        return location, identify(location)
+    with _loading_quietly(location, str(location.gguf)):
+        huggingface_hub.hf_hub_download(
+            location.name,
+            str(location.gguf),
+            revision=location.revision,
+            local_files_only=not location.online,
+        )
+    identity = identify(location)
+    return replace(location, revision=identity), identity
+
+
 def load_settings(location: Location) -> tuple[Location, Any]:
     """Load a causal language model's configuration.
 
     The location that is returned with it is pinned to one commit, so that all files are of
     the same one.
     """
-    if location.gguf is not None:
-        load_extra("gguf", "gguf", f"{location.key} = {location.name}")
     settings = _read(location, location.gguf or "config.json", transformers.AutoConfig)
     kind = settings.model_type
     if settings.is_encoder_decoder:
@@ -62,9 +109,10 @@ def load_settings(location: Location) -> tuple[Location, Any]:
     return location, settings
 
 
-def load_tokenizer(location: Location) -> Any:
+def load_tokenizer(location: Location, kind: Any) -> Any:
     """Load a checkpoint's tokenizer."""
-    tokenizer = _read(location, "the tokenizer", transformers.AutoTokenizer)
+    tokenizer = _read(location, "the tokenizer", kind)
+    tokenizer.name_or_path = location.name  # For messages, wherever it was read.
     with loading(location, "the tokenizer"):
         empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
     # Without any file transformers makes an empty tokenizer for some architectures.
@@ -109,8 +157,9 @@ def load_model(
             **placement,
         )
         model, report = loaded
-        # A GGUF's weights are plain numbers by now; a trainer would refuse quantised ones.
-        model.is_quantized = False
+        if location.gguf is not None:
+            # Its weights are plain numbers by now; trainers refuse quantised ones.
+            model.hf_quantizer.remove_quantization_config(model)
         if not placement:
             model.to(device)
     # transformers draws missing weights at random.

@@ -48,9 +48,10 @@ def identify(location: Location, file: str = "config.json") -> str:
             raise location.refuse(
                 f"{name}: {error.strerror}", "give files that may be read"
             ) from None
-    cached = location.file(location.gguf or file)
+    name = location.gguf or file
+    cached = location.file(name)
     # The cache keeps a commit's files in `snapshots/<commit>`.
-    return cached.parent.name if cached is not None else ""
+    return cached.parents[len(Path(name).parts) - 1].name if cached is not None else ""
 
 
 def identify_model(config: Model, root: Path) -> dict[str, str]:

@@ -24,8 +24,7 @@ from transformers.cache_utils import (
 
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
-from mse_lab.policy.checkpoint import load_model, load_settings, load_tokenizer
-from mse_lab.policy.fingerprint import identify
+from mse_lab.policy.checkpoint import load_checkpoint
 from mse_lab.policy.location import Location, loading, locate_model
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.schema import Probe
@@ -191,10 +190,8 @@ def load_policy(config: Probe, root: Path) -> Policy:
     device = pick_device(config.model.device)
     location = locate_model(config.model, root)
     adapter = find_adapter(config.model, root)
-    location, settings = load_settings(location)
-    tokenizer = load_tokenizer(location)
-    identity, trained = {"model": identify(location)}, None
-    model = load_model(location, settings, config.model, device)
+    model, tokenizer, own = load_checkpoint(location, config.model, device)
+    identity, trained = {"model": own}, None
     if adapter is not None:
         model, trained, identity["adapter"] = attach_adapter(model, adapter, config.seed)
     return make_policy(config, model, tokenizer, location, identity, trained)

@@ -1,0 +1,223 @@
+"""What is kept of a GGUF file: the same to the bit, or left out in one line."""
+
+import resource
+import shutil
+from collections import namedtuple
+
+import pytest
+import torch
+import transformers
+from filelock import FileLock
+
+from gguf_files import WORDS, write_gguf
+from models import random_model, randomise
+from mse_lab.console import NAME
+from mse_lab.policy import gguf_cache
+from mse_lab.policy.policy import load_policy
+from mse_lab.probe.probe_files import parse_probe
+from served_hub import COMMIT, NOWHERE, ModelHub
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    stored = random_model("qwen2", vocabulary=len(WORDS))
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "small.gguf", stored)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "a"))
+    return tmp_path / "a"
+
+
+@pytest.fixture
+def load(tmp_path, capsys):
+    """Load a file; give the policy and what was said."""
+
+    def act(file, **model):
+        values = {"model": {"path": str(file), "device": "cpu", **model}}
+        probe = parse_probe(values | {"prompts": {"source": "x"}}, "probe")
+        policy = load_policy(probe, tmp_path)
+        lines = capsys.readouterr().err.splitlines(keepends=True)
+        return policy, "".join(line for line in lines if line.startswith(NAME))
+
+    return act
+
+
+def everything(policy):
+    """All that a measurement takes of a policy, bytes of the weights included."""
+    tokenizer, model = policy.tokenizer, policy.model
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    settings = model.config.to_dict()
+    for own in ("_name_or_path", "architectures", "transformers_version"):
+        settings.pop(own, None)
+    return (
+        {name: one.view(torch.uint8).numpy().tobytes() for name, one in tensors.items()},
+        {name: one.dtype for name, one in tensors.items()},
+        settings,
+        model.generation_config.to_dict(),
+        (model.training, getattr(model, "is_quantized", False)),
+        tokenizer.backend_tokenizer.to_str(),
+        (tokenizer.chat_template, tokenizer.all_special_tokens, tokenizer.name_or_path),
+        (policy.identity, policy.end_tokens, policy.decode([3, 4, 7])),
+    )
+
+
+def was_kept(policy, cache):
+    return str(policy.model.config._name_or_path).startswith(str(cache))
+
+
+def entry_of(cache):
+    [entry] = (path for path in (cache / "mse_lab/gguf").iterdir() if path.is_dir())
+    return entry
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_what_is_kept_is_what_was_read(file, cache, load, dtype):
+    first, said = load(file, dtype=dtype)
+    assert str(entry_of(cache)) in said
+    assert said.count("\n") == 1
+    again, said = load(file, dtype=dtype)
+    assert (was_kept(first, cache), was_kept(again, cache), said) == (False, True, "")
+    assert everything(again) == everything(first)
+
+
+def test_another_file_precision_or_version_has_an_entry_of_its_own(
+    file, cache, load, tmp_path, monkeypatch
+):
+    other = random_model("qwen2", vocabulary=len(WORDS))
+    randomise(other, seed=1)
+    namesake = write_gguf(tmp_path / "small.gguf", other)
+    weights = {}
+    for name, (path, model) in {
+        "first": (file, {}),
+        "another file": (namesake, {}),
+        "another precision": (file, {"dtype": "bfloat16"}),
+        "another version": (file, {}),
+    }.items():
+        if name == "another version":
+            monkeypatch.setattr(gguf_cache, "VERSIONS", {"kept": "0"})
+        policy, _ = load(path, **model)
+        assert not was_kept(policy, cache)
+        weights[name] = everything(policy)[0]
+    assert weights["first"] == weights["another version"] != weights["another file"]
+
+
+def change(name, act):
+    return lambda entry: act(entry / name)
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def become_a_file(entry):
+    shutil.rmtree(entry)
+    entry.write_text("mine")
+
+
+def become_anothers(entry):
+    """Whole, but of another file."""
+    manifest = entry / gguf_cache.MANIFEST
+    manifest.write_text(manifest.read_text().replace('"key": "', '"key": "0'))
+
+
+DAMAGED = {
+    "a bit": change("model.safetensors", flip),
+    "cut": change("model.safetensors", lambda path: path.write_bytes(b"")),
+    "tokenizer": change("tokenizer.json", flip),
+    "settings": change("config.json", lambda path: path.unlink()),
+    "manifest": change(gguf_cache.MANIFEST, lambda path: path.unlink()),
+    "no text": change(gguf_cache.MANIFEST, lambda path: path.write_bytes(b"\xff")),
+    "another file": become_anothers,
+    "more": lambda entry: (entry / "mine.txt").write_text("mine"),
+    "a file": become_a_file,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+def test_what_has_changed_is_left_out_and_left_alone(file, cache, load, damage):
+    expected, _ = load(file)
+    entry = entry_of(cache)
+    damage(entry)
+    before = contents(cache)
+    found, said = load(file)
+    assert not was_kept(found, cache)
+    assert everything(found) == everything(expected)
+    assert contents(cache) == before
+    assert f"{entry} is left out: " in said
+    assert said.count("\n") == 1
+
+
+def a_file_in_its_place(patch, cache):
+    cache.write_text("mine")
+
+
+def read_only(patch, cache):
+    """Nobody makes a folder there, root neither."""
+    patch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", "/proc/assets")
+
+
+def nearly_full(patch, cache):
+    usage = namedtuple("Usage", "free")
+    patch.setattr(shutil, "disk_usage", lambda _: usage(1000))
+
+
+def full(patch, cache):
+    """No file may be larger than some bytes, which is what a full disk amounts to."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+
+
+def read_otherwise(patch, cache):
+    """AutoTokenizer's choice for this type of model splits texts another way."""
+    patch.setattr(gguf_cache, "TOKENIZER", transformers.AutoTokenizer)
+
+
+SPOILT = (a_file_in_its_place, read_only, nearly_full, full, read_otherwise)
+
+
+@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
+def test_where_nothing_can_be_kept_a_line_says_so(file, cache, load, monkeypatch, spoil):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        spoil(monkeypatch, cache)
+        policy, said = load(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not was_kept(policy, cache)
+    assert "weights not kept for next time: " in said
+    assert said.count("\n") == 1
+    assert not [path for path in cache.rglob("*") if path.suffix != ".lock"][2:]
+
+
+def test_one_process_keeps_it_and_clears_what_a_kill_has_left(file, cache, load):
+    load(file)
+    entry = entry_of(cache)
+    part, lock = entry.with_suffix(".part"), entry.with_suffix(".lock")
+    shutil.rmtree(entry)
+    part.mkdir()
+    (part / "model.safetensors").write_bytes(b"half")
+    with FileLock(lock):  # Another process is writing.
+        _, said = load(file)
+        assert (said, entry.exists(), contents(part)) == ("", False, {
+            "model.safetensors": b"half"
+        })  # fmt: skip
+    load(file)
+    assert not part.exists()
+    policy, said = load(file)
+    assert (was_kept(policy, cache), said) == (True, "")
+
+
+def test_a_file_of_the_hub_is_kept_by_its_commit(file, cache, load, tmp_path, monkeypatch):
+    with ModelHub(monkeypatch, tmp_path / "hub", file.parent) as hub:
+        for kept in (False, True):
+            policy, _ = load("tiny/model", gguf=file.name)
+            assert (was_kept(policy, cache), policy.identity) == (kept, {"model": COMMIT})
+            hub.move(NOWHERE)
