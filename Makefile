@@ -15,10 +15,9 @@ figure4: $(VENV)/installed
 	$(BIN)/mse-lab run $(FAMILIES)
 	$(BIN)/mse-lab figure
 	for suffix in png pdf; do \
-		$(BIN)/mse-lab figure $(call FAMILY,worked) --out figures/worked.$$suffix && \
-		$(BIN)/mse-lab figure --phase $(FAMILIES) --out figures/phase.$$suffix || exit 1; \
+		$(BIN)/mse-lab figure $(call FAMILY,worked) --out figures/worked.$$suffix || exit 1; \
 	done
-	$(BIN)/python .ci/dark.py worked phase
+	$(BIN)/python .ci/dark.py worked
 	@$(BIN)/python .ci/compare.py
 	@echo 'next: $(BIN)/mse-lab advise tiny/base    or . $(BIN)/activate, then mse-lab --help'
 

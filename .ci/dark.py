@@ -14,7 +14,6 @@ from PIL import Image
 
 from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.figure_4 import compose
-from mse_lab.report.phase_diagram import compose_phase, read_dots
 from mse_lab.results.finished_run import read_tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,25 +29,16 @@ def family(name: str) -> list[Path]:
     return [ROOT / "results" / start / f"{prefix}{run}" for run in runs]
 
 
-CURVES = {"worked": "worked", "smollm2": "smollm2", "smollm2-questions": "smollm2/words-"}
-DOTS = {
-    "phase": ("tiny", "lenient", "worked"),
-    "smollm2-phase": ("smollm2", "smollm2/words-"),
-}
-NAMES = (*CURVES, *DOTS)
+FAMILIES = {"worked": "worked", "smollm2": "smollm2", "smollm2-questions": "smollm2/words-"}
 
 
 def draw(name: str) -> Image.Image:
     """Draw a figure in 256 colours, which take a third of the room."""
-    if name in CURVES:
-        composer = partial(compose, [read_tables(run) for run in family(CURVES[name])])
-    else:
-        runs = [run for one in DOTS[name] for run in family(one)]
-        composer = partial(compose_phase, read_dots(runs))
+    composer = partial(compose, [read_tables(run) for run in family(FAMILIES[name])])
     drawn = Image.open(BytesIO(figure_bytes(composer, "png", **DARK))).convert("RGB")
     return drawn.quantize(256, dither=Image.Dither.NONE)
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or NAMES:
+    for name in sys.argv[1:] or FAMILIES:
         draw(name).save(ROOT / f"figures/{name}-dark.png", optimize=True)

@@ -13,7 +13,7 @@ TWINS = sorted((ROOT / "figures").glob("*-dark.png"))
 DARK = runpy.run_path(str(ROOT / ".ci/dark.py"))
 
 
-@pytest.mark.parametrize("name", DARK["NAMES"])
+@pytest.mark.parametrize("name", DARK["FAMILIES"])
 def test_a_twin_is_of_the_tables_as_they_stand(name):
     """It has the size of the light one, and a dark ground."""
     drawn = np.asarray(DARK["draw"](name).convert("RGB"), dtype=float)

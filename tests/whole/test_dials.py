@@ -19,7 +19,7 @@ def test_the_committed_table_agrees_with_its_line():
 
 
 def test_the_page_tells_the_pair_of_working_and_words_as_the_table_does():
-    page = " ".join((ROOT / "results/dials/README.md").read_text("utf-8").split())
+    page = " ".join((ROOT / "results/README.md").read_text("utf-8").split())
     pair = TABLE[
         (TABLE["dial"] == "random words around") & TABLE["series"].str.contains("4 steps")
     ]

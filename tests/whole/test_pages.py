@@ -44,9 +44,6 @@ PAGES = [
     ESTIMATORS_PAGE,
     page("mse_lab"),
     page("tests"),
-    page("results/dials"),
-    page("results/one-training"),
-    page("results/theory"),
     TRAINING,
 ]
 
