@@ -3,23 +3,30 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements.lock
 
-.PHONY: figure4 test fuzz bench clean
+.PHONY: figure4 figures test fuzz bench clean
 .DELETE_ON_ERROR:
 
-# The three configurations of each family measured, then the figures. A finished run is
+# The three configurations of each family measured, then the figures, in measured/; what is
+# committed changes only where a number differs by more than rounding. A finished run is
 # left as it is.
-FAMILY = $(addprefix $(1)/,base instruct icl)
-FAMILIES := $(foreach family,tiny lenient worked,$(call FAMILY,$(family)))
+RUNS = $(addprefix $(1)/,base instruct icl)
+DRAW = $(BIN)/mse-lab figure $(1) --out $(2).png && $(BIN)/mse-lab figure $(1) --out $(2).pdf \
+	&& $(BIN)/mse-lab figure $(1) --dark --out $(2)-dark.png
 
 figure4: $(VENV)/installed
-	$(BIN)/mse-lab run $(FAMILIES)
-	$(BIN)/mse-lab figure
-	for suffix in png pdf; do \
-		$(BIN)/mse-lab figure $(call FAMILY,worked) --out figures/worked.$$suffix || exit 1; \
-	done
-	$(BIN)/python .ci/dark.py worked
+	$(BIN)/mse-lab run $(foreach family,tiny lenient worked,$(call RUNS,$(family))) --out measured
+	@mkdir -p measured/figures
+	$(call DRAW,$(call RUNS,measured/tiny),measured/figures/figure4)
+	$(call DRAW,$(call RUNS,measured/worked),measured/figures/worked)
 	@$(BIN)/python .ci/compare.py
-	@echo 'next: $(BIN)/mse-lab advise tiny/base    or . $(BIN)/activate, then mse-lab --help'
+	@echo 'next: $(BIN)/mse-lab report measured/tiny/base    or $(BIN)/mse-lab --help'
+
+# The committed figures, from the committed tables.
+figures: $(VENV)/installed
+	$(call DRAW,$(call RUNS,tiny),figures/figure4)
+	$(call DRAW,$(call RUNS,worked),figures/worked)
+	$(call DRAW,$(call RUNS,smollm2),figures/smollm2)
+	$(call DRAW,$(addprefix smollm2/words-,base instruct icl),figures/smollm2-questions)
 
 test: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""`mse-lab figure`: Figure 4 from finished runs, or a figure that explains it."""
+"""`mse-lab figure`: Figure 4 from finished runs, or the figure that explains it."""
 
 from argparse import Namespace
 from functools import partial
@@ -18,6 +18,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_output_file(".png, .pdf or .svg")
     help = "instead of Figure 4, on which prompts a baseline near the value helps"
     parser.add_argument("--phase", action="store_true", help=help)
+    parser.add_argument("--dark", action="store_true", help="light on a dark ground")
 
 
 def execute(arguments: Namespace) -> int:
@@ -37,6 +38,8 @@ def execute(arguments: Namespace) -> int:
     stem = target / ("phase" if arguments.phase else "figure4")
     files = [Path(f"{stem}.png"), Path(f"{stem}.pdf")]
     for output in [arguments.out] if arguments.out else files:
-        save_figure(draw, output)
+        save_figure(draw, output, dark=arguments.dark)
         print(f"{output} written")
+    if not arguments.runs:
+        print(f"of {', '.join(FIGURE_4)} in {folders[0].parents[1]}; RUN... draws others")
     return 0

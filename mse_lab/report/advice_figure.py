@@ -21,6 +21,7 @@ from mse_lab.report.drawing import (
     RC,
     STYLES,
     draw_line,
+    ink,
     label_plainly,
     legend_above,
     name_sizes,
@@ -62,7 +63,7 @@ def _draw_curves(axes: Axes, evidence: Evidence) -> None:
         draw_line(axes, CURVE_SIZES, curve, style, band=name == "grpo")
     values = [curves["grpo"][CURVE_SIZES.index(size)].value for size in SIZES]
     mark, colour = STYLES["grpo"].mark, STYLES["grpo"].colour
-    axes.plot(SIZES, values, mark, color=colour, markersize=4, mec="white", mew=0.5)
+    axes.plot(SIZES, values, mark, color=colour, markersize=4, mec=ink(0), mew=0.5)
     axes.set_xlim(CURVE_SIZES[0] / MARGIN, CURVE_SIZES[-1] * MARGIN)
     points = [point.value for name in STYLES for point in curves[name]]
     if values := [value for value in points if value > 0]:
@@ -77,7 +78,7 @@ def _mark_best(axes: Axes, best: Estimate) -> None:
         axes.set_title(f"G* at least {best.low:.1f}, no upper bound on this evidence")
         return
     if first <= best.value <= last:
-        axes.axvline(best.value, color="0.3", linewidth=0.9, linestyle=":", zorder=1)
+        axes.axvline(best.value, color=ink(0.7), linewidth=0.9, linestyle=":", zorder=1)
     axes.set_title(f"G* = {with_interval(best)}")
 
 

@@ -30,14 +30,23 @@ from mse_lab.report.drawing import (
 from mse_lab.results.finished_run import Tables
 from mse_lab.results.tables import BASE, FIGURE_4, interval_heads
 
+# By the end of a run's name; SmolLM2's runs are one checkpoint behind three prompts.
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
-TITLES |= {f"words-{name}": f"{title}, questions" for name, title in TITLES.items()}
+PROMPTS = {
+    "smollm2/base": "Instruction",
+    "smollm2/instruct": "Chat",
+    "smollm2/icl": "Demonstrations",
+    "smollm2/words-base": "Questions, bare",
+    "smollm2/words-instruct": "Questions, chat",
+    "smollm2/words-icl": "Questions, demonstrations",
+}
 
 # Inches: a panel's width, the space left of the panels, the rows' heights, the space above.
 WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
 
-# Of the group-size axis, as a factor on either side.
-MARGIN = 1.15
+# Of the group-size axis, as a factor on either side, and between the ratios of two
+# estimators at one size, whose intervals overlap.
+MARGIN, APART = 1.15, 1.06
 
 POINTS: dict[str, Any] = {
     "linestyle": "", "markersize": 4, "markeredgewidth": 0.5, "elinewidth": 1.2,
@@ -65,6 +74,11 @@ ROWS = (
 )
 
 
+def title_of(name: str) -> str:
+    """Name a run for a reader; its own name where it has no other."""
+    return PROMPTS.get(name) or TITLES.get(name.rpartition("/")[2], name)
+
+
 def find_curves(run: Tables) -> pd.DataFrame:
     """Find the curves of a run: the paper's three where they were measured, else all.
 
@@ -78,8 +92,10 @@ def find_curves(run: Tables) -> pd.DataFrame:
     return papers if len(papers) else curves
 
 
-def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None:
-    """Draw an estimator's points and its law; without a law, join the points."""
+def _draw_curve(
+    axes: Axes, curve: pd.DataFrame, row: Row, style: Style, beside: float
+) -> None:
+    """Draw an estimator's law, and its points beside it; without a law, join the points."""
     points = curve[interval_heads(row.points)].dropna(subset=row.points)
     law = curve.reindex(columns=interval_heads(row.law))
     if points.empty:
@@ -92,7 +108,8 @@ def _draw_curve(axes: Axes, curve: pd.DataFrame, row: Row, style: Style) -> None
     intervals = points.to_numpy()
     settings = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
     settings["markeredgecolor"] = ink(0)
-    axes.errorbar(points.index, intervals[:, 0], yerr=reach(intervals), **settings)
+    places = points.index.to_numpy() * beside
+    axes.errorbar(places, intervals[:, 0], yerr=reach(intervals), **settings)
 
 
 def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
@@ -114,18 +131,22 @@ def _draw_curves(
     if drawable.empty:
         axes.text(0.5, 0.5, row.empty, transform=axes.transAxes, ha="center", va="center")
         return
+    names = list(dict.fromkeys(drawable.index.get_level_values(0)))
     for name in dict.fromkeys(curves.index.get_level_values(0)):
-        if name in drawable.index:
-            _draw_curve(axes, drawable.xs(name), row, styles[name])
+        if name in names:
+            place = names.index(name) - (len(names) - 1) / 2
+            beside = APART**place if row.points == "ratio" else 1.0
+            _draw_curve(axes, drawable.xs(name), row, styles[name], beside)
         else:
             axes.axhline(1, color=styles[name].colour, linewidth=1.1)
 
 
 def _title(run: Tables) -> str:
     """Name a run, its accuracy, and what a reader of its panel must know."""
-    name = TITLES.get(run.name.rpartition("/")[2], run.name)
     remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
-    head = fill(f"{name} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30)
+    head = fill(
+        f"{title_of(run.name)} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30
+    )
     return "\n".join([head, *(remark for remark, true in remarks.items() if true)])
 
 

@@ -29,7 +29,7 @@ from mse_lab.mse.regime import (
     oracle_gain,
 )
 from mse_lab.report.drawing import MOST_DOTS, colours_of, ink, legend_above
-from mse_lab.report.figure_4 import TITLES
+from mse_lab.report.figure_4 import TITLES, title_of
 from mse_lab.results.finished_run import read_probe, read_tables
 from mse_lab.results.tables import MOMENTS, RHO, restore_moments
 
@@ -94,11 +94,11 @@ def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
 def _label(name: str, folder: Path, names: Sequence[str]) -> str:
     """Name a run for a legend; where others have its title, add what distinguishes it."""
     family, _, last = name.rpartition("/")
-    title = TITLES.get(last, name)
+    title = title_of(name)
     if names.count(name) > 1:
         parent = str(folder).removesuffix(name).rstrip("/").rpartition("/")[2]
         return f"{title}, {parent}"
-    namesakes = [run for run in names if run.rpartition("/")[2] == last]
+    namesakes = [run for run in names if title_of(run) == title]
     return f"{title}, {family}" if len(namesakes) > 1 and last in TITLES else title
 
 
@@ -128,10 +128,12 @@ def _draw_lines(axes: Axes, ends: Floats) -> None:
     axes.plot(ends, ends / 2, color=ink(0.85), lw=1.3, zorder=2)
 
 
-def _draw_dots(axes: Axes, dots: Dots, colour: str) -> None:
+def _draw_dots(axes: Axes, dots: Dots, colour: str, *, alone: bool) -> None:
+    """Draw a run's prompts; their intervals, which hide other dots, of a single run."""
     value, (best, low, high) = dots.moments.value, dots.baselines.T
     areas = _AREA * abs(dots.gain_shares) + _LEAST_AREA
-    axes.vlines(value, low, high, color=colour, lw=0.5, alpha=0.35, zorder=2)
+    if alone:
+        axes.vlines(value, low, high, color=colour, lw=0.5, alpha=0.35, zorder=2)
     drawn = axes.scatter(
         value, best, areas, colour, alpha=0.75, lw=0.4, edgecolor=ink(0), zorder=3,
         clip_on=False,
@@ -179,7 +181,7 @@ def compose_phase(runs: Sequence[Dots]) -> Figure:
         values = np.concatenate([[0.0], *(dots.moments.value for dots in runs)])
         _draw_lines(axes, np.array([values.min(), values.max()]))
     for dots, colour in zip(runs, colours_of(len(runs)), strict=True):
-        _draw_dots(axes, dots, colour)
+        _draw_dots(axes, dots, colour, alone=len(runs) == 1)
     axes.set(xlabel="Value V of a prompt", ylabel="Its best constant baseline b*")
     figure.supxlabel(_CAPTION, fontsize=7.5, color=ink(0.65))
     legend_above(figure, 1, fontsize=8, title="MSE of a run", title_fontsize=8)

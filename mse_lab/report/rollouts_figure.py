@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mse_lab.arrays import Floats
 from mse_lab.logs.summary import Summary
-from mse_lab.report.drawing import STYLES, draw_line, name_sizes
+from mse_lab.report.drawing import STYLES, draw_line, ink, name_sizes
 
 COLOUR = STYLES["grpo"].colour
 RIGHT, WRONG = STYLES["oracle"].colour, STYLES["vanilla"].colour
@@ -49,7 +49,7 @@ def _draw_values(axes: Axes, summary: Summary) -> None:
     least, most = summary.groups.range
     edges = np.linspace(least, most if most > least else least + 1, BINS + 1)
     sns.histplot(
-        x=summary.prompts["value"], bins=edges, color=COLOUR, edgecolor="white", ax=axes
+        x=summary.prompts["value"], bins=edges, color=COLOUR, edgecolor=ink(0), ax=axes
     )
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="Value V of a prompt", ylabel="Prompts")
@@ -70,13 +70,11 @@ def _draw_forecast(axes: Axes, summary: Summary) -> None:
         model = style._replace(dashes=(0, (3, 2)))
         draw_line(axes, sizes[dashed], curve[dashed], model)
         axes.plot([], [], color=COLOUR, ls=(0, (3, 2)), lw=1.3, label="by a Beta law")
-    axes.plot(
-        sizes[counted], curve[counted, 0], style.mark, color=COLOUR, ms=4, mec="white"
-    )
+    axes.plot(sizes[counted], curve[counted, 0], style.mark, color=COLOUR, ms=4, mec=ink(0))
     size = summary.groups.size_in_use
     used = curve[sizes == size][:, 0]
     label = f"in use, G = {size}"
-    axes.plot(sizes[sizes == size], used, "o", ms=9, mfc="none", mec="0.2", label=label)
+    axes.plot(sizes[sizes == size], used, "o", ms=9, mfc="none", mec=ink(0.8), label=label)
     axes.set_xscale("log", base=2)
     name_sizes(axes, sizes.tolist())
     axes.set_ylim(0, min(1.0, 1.15 * np.nanmax(curve) + 0.02))
@@ -116,7 +114,7 @@ def _draw_drift(axes: Axes, summary: Summary) -> None:
     for label, (column, style) in lines.items():
         axes.plot(
             steps["step"], steps[column], style.mark, color=style.colour, ms=3.5,
-            ls="-", lw=0.9, mec="white", mew=0.4, label=label,
+            ls="-", lw=0.9, mec=ink(0), mew=0.4, label=label,
         )  # fmt: skip
     axes.set(xlabel="Training step", ylabel="")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -9,7 +9,7 @@ import run_mse
 from mse_lab.commands.command_line import ROOT
 from mse_lab.commands.figure import FIGURE_4
 from mse_lab.report.drawing import save_figure
-from mse_lab.report.figure_4 import compose, find_curves
+from mse_lab.report.figure_4 import compose, find_curves, title_of
 from mse_lab.results.files import write_table
 from mse_lab.results.finished_run import Tables, read_tables
 from mse_lab.results.folder import ResultsFolder
@@ -95,11 +95,34 @@ def test_points_without_a_law_are_joined():
     assert [line.get_linestyle() for line in figure.axes[0].lines].count(":") == 1
 
 
-def test_the_committed_figure_is_that_of_the_committed_tables(tmp_path):
-    """Pixel by pixel, so that nobody finds a changed file after `make figure4`."""
-    folders = [ROOT / "results" / name for name in FIGURE_4]
-    runs = [read_tables(folder) for folder in folders]
-    save_figure(lambda: compose(runs), tmp_path / "f.png")
-    both = (tmp_path / "f.png", ROOT / "figures/figure4.png")
-    drawn, committed = (imread(path) for path in both)
-    np.testing.assert_allclose(drawn, committed, atol=0.01)
+COMMITTED = {
+    "figure4": FIGURE_4,
+    "smollm2": ("smollm2/base", "smollm2/instruct", "smollm2/icl"),
+}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_committed_figure_is_that_of_the_committed_tables(name, dark, tmp_path):
+    """Pixel by pixel, so that nobody finds a changed file after `make figures`."""
+    runs = [read_tables(ROOT / "results" / run) for run in COMMITTED[name]]
+    save_figure(lambda: compose(runs), tmp_path / "f.png", dark=dark)
+    committed = ROOT / f"figures/{name}{'-dark' * dark}.png"
+    drawn, kept = (imread(path) for path in (tmp_path / "f.png", committed))
+    np.testing.assert_allclose(drawn, kept, atol=0.01)
+    assert (np.median(drawn[..., :3]) < 0.2) == dark
+
+
+def test_ratios_stand_beside_one_another_and_errors_at_their_size():
+    errors, ratios = compose([make_tables(estimators=["vanilla", "grpo", "oracle"])]).axes
+    places = [
+        {round(bars[0].get_xdata()[0], 3) for bars in axes.containers}
+        for axes in (errors, ratios)
+    ]
+    assert [len(each) for each in places] == [1, 2]
+
+
+def test_a_run_is_named_for_a_reader():
+    names = ["smollm2/icl", "smollm2/words-icl", "tiny/icl", "mine"]
+    shown = ["Demonstrations", "Questions, demonstrations", "ICL", "mine"]
+    assert [title_of(name) for name in names] == shown

@@ -100,7 +100,9 @@ def test_the_project_stays_as_it_is_where_one_works_elsewhere(
 
     monkeypatch.chdir(tmp_path)
     before = times()
-    carry_out("figure")
+    assert f"of tiny/base, tiny/instruct, tiny/icl in {ROOT / 'results'}" in carry_out(
+        "figure"
+    )
     carry_out("figure", "--phase", "tiny/base")
     for _ in range(2):
         carry_out("advise", "tiny/base")
