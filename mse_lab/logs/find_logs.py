@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from mse_lab.errors import InputError, shorten
-from mse_lab.logs.forms import Form, Given, recognise
+from mse_lab.logs.forms import Form, Given, recognise, refuse_columns
 from mse_lab.probe.plain_text import reading
 from mse_lab.probe.rows import PICKLES, SUFFIXES, head_of, suffix_of
 
@@ -126,15 +126,12 @@ def _each_once(paths: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
     return kept, left_out
 
 
-def _refuse_unknown(name: str, paths: Sequence[Path], found: _Found) -> NoReturn:
+def _refuse_unknown(
+    name: str, paths: Sequence[Path], found: _Found, given: Given
+) -> NoReturn:
     """Say why nothing at some paths is a log."""
     for path in [one for one in found.unknown if one in paths] or found.unknown[:1]:
-        columns = shorten(", ".join(head_of(path)) or "none, it has no rows", 200)
-        raise InputError(
-            f"{path}: its columns are {columns}; which is the reward, and which identifies "
-            "a prompt or group? Give --columns prompt_id=...,reward=... (TRL's Parquet and "
-            "verl's JSONL are known by theirs)"
-        )
+        refuse_columns(str(path), head_of(path), given)
     if found.faults:
         raise InputError(found.faults[0])
     below = (one for path in paths if path.is_dir() for one in path.rglob("*"))
@@ -153,7 +150,6 @@ def _recognise_all(paths: Sequence[Path], given: Given) -> _Found:
     """Find the form of every file at some paths."""
     found = _Found({}, [], [])
     for path in paths:
-        known: dict[Path, Form] = {}
         for file in _files(path):
             try:
                 form = recognise(head_of(file), given)
@@ -165,9 +161,7 @@ def _recognise_all(paths: Sequence[Path], given: Given) -> _Found:
             if form is None:
                 found.unknown.append(file)
             else:
-                known[file] = form
-        _refuse_several(path, known)
-        found.known.update(known)
+                found.known[file] = form
     return found
 
 
@@ -184,9 +178,11 @@ def find_logs(paths: Sequence[Path], given: Given) -> Source:
     """Find the files of a log; `given` are the user's names of columns."""
     name, found = ", ".join(map(str, paths)), _recognise_all(paths, given)
     if not found.known or {*paths} & {*found.unknown}:
-        _refuse_unknown(name, paths, found)
-    _refuse_mixture(found.known)
+        _refuse_unknown(name, paths, found, given)
     files, left_out = _each_once([*found.known])
+    for path in paths:
+        _refuse_several(path, [one for one in files if path in one.parents])
+    _refuse_mixture({file: found.known[file] for file in files})
     return Source(
         name,
         found.known[files[0]],
@@ -197,9 +193,9 @@ def find_logs(paths: Sequence[Path], given: Given) -> Source:
     )
 
 
-def _refuse_several(root: Path, found: Mapping[Path, Form]) -> None:
+def _refuse_several(root: Path, files: Sequence[Path]) -> None:
     """Refuse several folders: of a training and its evaluations, or of two trainings."""
-    folders = Counter(file.parent for file in found)
+    folders = Counter(file.parent for file in files)
     if len(folders) > 1:
         some = ", ".join(f"{folder} ({count})" for folder, count in folders.items())
         raise InputError(

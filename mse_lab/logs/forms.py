@@ -4,10 +4,11 @@ TRL's Parquet and verl's JSONL are known by the columns that their sources write
 by the record's own names; the user's `--columns` come before both. Nothing else is guessed.
 """
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -155,6 +156,8 @@ def _apply(form: Form, given: Given) -> Form:
         for one in theirs:
             found = _WEIGHTED.fullmatch(one)
             column = found[2] if found else one
+            if PART + column in columns:
+                raise InputError(f"columns reward={one}: {column} is named twice")
             columns[PART + column] = column
             weights[column] = _weight(found[1], one) if found else 1.0
     return replace(form, columns=columns, weights=weights, given=frozenset(given))
@@ -162,9 +165,11 @@ def _apply(form: Form, given: Given) -> Form:
 
 def _weight(text: str, whole: str) -> float:
     try:
-        return float(text)
+        if math.isfinite(weight := float(text)):
+            return weight
     except ValueError:
-        raise InputError(f"columns reward={whole}: give a weight, 0.5*format") from None
+        pass
+    raise InputError(f"columns reward={whole}: give a weight, 0.5*format")
 
 
 def check_columns(given: Any) -> Given:
@@ -198,6 +203,31 @@ def parse_columns(text: str) -> Given:
         ours, _, theirs = (word.strip() for word in part.partition("="))
         columns.setdefault(ours, []).append(theirs)
     return check_columns(columns)
+
+
+def refuse_columns(where: str, names: Collection[str], given: Given) -> NoReturn:
+    """Refuse a file that is no log: it has other columns than those that are named."""
+    wanted = [_WEIGHTED.sub(r"\2", one) for theirs in given.values() for one in theirs]
+    has = f"its columns are {shorten(', '.join(names) or 'none, it has no rows', 200)}"
+    for column in wanted:
+        if not {*_tops(column)} & {*names}:
+            raise InputError(f"{where}: has no column {shown(column)}; {has}")
+    raise InputError(
+        f"{where}: {has}; which is the reward, and which identifies a prompt or group? "
+        "Give --columns prompt_id=...,reward=..., in Python columns={'prompt_id': ..., "
+        "'reward': ...} (TRL's Parquet and verl's JSONL are known by theirs)"
+    )
+
+
+def refuse_unseen(form: Form, seen: Collection[str], where: str) -> None:
+    """Refuse a nested column that the user named, and that no row has."""
+    for name, column in form.columns.items():
+        ours = "reward" if name.startswith(PART) else name
+        found = any(map(_is_reward, seen)) if name == "rewards" else name in seen
+        if ours in form.given and "." in column and not found:
+            raise InputError(
+                f"{where}: no row has {shown(column)}, named by --columns {ours}={column}"
+            )
 
 
 def refuse_total(parts: Collection[str]) -> None:

@@ -223,7 +223,8 @@ class _ById(NamedTuple):
         for at in np.flatnonzero(last_K[self.group_N] != self.table["file"])[:1]:
             raise InputError(
                 f"{self.name(self.group_N[at])}: in two files; name the files of one "
-                "training, or join those that share groups (cat a.jsonl b.jsonl > c.jsonl)"
+                "training, leave out what repeats another, or join those that share groups "
+                "(cat a.jsonl b.jsonl > c.jsonl)"
             )
 
     def refuse_numbers(self) -> None:

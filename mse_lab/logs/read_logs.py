@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from mse_lab.errors import InputError, shorten
+from mse_lab.errors import InputError
 from mse_lab.logs.collect import Collector
 from mse_lab.logs.find_logs import LeftOut, Source, find_logs
-from mse_lab.logs.forms import Form, Given, recognise
+from mse_lab.logs.forms import Form, Given, recognise, refuse_columns, refuse_unseen
 from mse_lab.probe.records import Records, read_records
 from mse_lab.probe.rows import Faults, Rows, frame_rows, read_rows
 
@@ -27,7 +27,10 @@ class Log:
     cut_off: bool = False  # Whether a file ends early.
 
 
-def _collect(rows: Iterator[Rows], form: Form, collector: Collector, file: int) -> None:
+def _collect(
+    rows: Iterator[Rows], form: Form, collector: Collector, file: int
+) -> Iterator[str]:
+    """Collect completions of a file; give the names of a record that are found in it."""
     for some in rows:
         for name in form.late_identities(some.columns):
             raise InputError(
@@ -36,6 +39,9 @@ def _collect(rows: Iterator[Rows], form: Form, collector: Collector, file: int) 
             )
         records = read_records(some, form.columns)
         collector.add(records, file, dict(_other_ids(some, form, records)))
+        for name, array in records.columns.items():
+            if array.null_count < len(array):
+                yield name
 
 
 def _other_ids(rows: Rows, form: Form, records: Records) -> Iterator[tuple[str, pa.Array]]:
@@ -54,11 +60,7 @@ def _source_of_frame(frame: pd.DataFrame, given: Given) -> Source:
     kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
     form = recognise(dict(zip(names, kinds, strict=True)), given)
     if form is None:
-        raise InputError(
-            f"the data frame: its columns are {shorten(', '.join(names), 200)}; which is "
-            "the reward, and which identifies a prompt or group? Give "
-            "columns={'prompt_id': ..., 'reward': ...}"
-        )
+        refuse_columns("the data frame", names, given)
     return Source("the data frame", form, names, asked=True)
 
 
@@ -81,11 +83,13 @@ def read_log(
     collector, faults, columns = Collector(), Faults(partial_ok), columns or {}
     if isinstance(given, pd.DataFrame):
         source = _source_of_frame(given, columns)
-        _collect(frame_rows(given, source.form.wanted), source.form, collector, 0)
+        seen = {*_collect(frame_rows(given, source.form.wanted), source.form, collector, 0)}
     else:
-        source = find_logs(given, columns)
+        source, seen = find_logs(given, columns), set()
         for number, (file, form) in enumerate(source.files.items()):
-            _collect(read_rows(file, form.wanted, faults), form, collector, number)
+            rows = read_rows(file, form.wanted, faults)
+            seen.update(_collect(rows, form, collector, number))
+    refuse_unseen(source.form, seen, source.name)
     source.left_out += _faults_left_out(faults)
     table = collector.finish()
     if not len(table):

@@ -180,8 +180,9 @@ def _cast(values: Values, type_: pa.DataType) -> pa.Array | None:
         if given.type == type_:
             return _without_nan(given)
         alike = pa.types.is_nested(given.type) == pa.types.is_nested(type_)
-        # To Arrow every number but 0 is true.
+        # To Arrow every number but 0 is true, and a date is a number.
         exact = alike and not pa.types.is_boolean(type_)
+        exact &= not pa.types.is_temporal(given.type)
         return _without_nan(given.cast(type_)) if exact else None
     except (pa.ArrowException, UnicodeError, OverflowError):
         return None

@@ -184,6 +184,11 @@ def refuse_twice(names: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: two columns are named {shorten(name)}; rename one")
 
 
+def _refuse_ragged(row: Sequence[Any], names: Sequence[str], where: str) -> None:
+    if len(row) != len(names):
+        raise InputError(f"{where}: {len(row)} cells for {len(names)} columns; repair it")
+
+
 def _csv_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
     csv.field_size_limit(2**31 - 1)
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -193,11 +198,7 @@ def _csv_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator
         wanted = choose(names)
         while batch := [(cells.line_num, row) for row in islice(cells, size) if row]:
             for number, row in batch:
-                if len(row) != len(names):
-                    raise InputError(
-                        f"{path}, line {number}: {len(row)} cells for {len(names)} "
-                        "columns; repair the line"
-                    )
+                _refuse_ragged(row, names, f"{path}, line {number}")
             columns = {
                 name: [row[at] or None for _, row in batch]
                 for at, name in enumerate(names)
@@ -257,6 +258,8 @@ def _table_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterat
     names, data = [str(name) for name in table["columns"]], table["data"]
     refuse_twice(names, str(path))
     wanted = choose(names)
+    for number, row in enumerate(data):
+        _refuse_ragged(row, names, f"{path}, row {number}")
     for start in range(0, len(data), size):
         part = data[start : start + size]
         columns = {

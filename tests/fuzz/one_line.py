@@ -1,6 +1,5 @@
-"""What every door promises: an answer, or one line that can be shown anywhere, soon."""
+"""What every door promises: an answer, or one line that can be shown anywhere."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,6 @@ from mse_lab.errors import InputError
 
 def answer_or_one_line(action: Callable[..., Any], *args: Any) -> Any:
     """Do something; None where the input is refused, as it should be."""
-    began = time.process_time()
     try:
         return action(*args)
     except InputError as error:
@@ -18,5 +16,3 @@ def answer_or_one_line(action: Callable[..., Any], *args: Any) -> Any:
         assert 10 < len(message) <= 1000
         assert " " in message
         return None
-    finally:
-        assert time.process_time() - began < 8

@@ -35,6 +35,11 @@ def copy(log):
     shutil.copy(log, log.parent / "b.jsonl")
 
 
+def copy_below(log):
+    (log.parent / "copy").mkdir()
+    shutil.copy(log, log.parent / "copy/a.jsonl")
+
+
 def zipped(log):
     log.with_name("a.jsonl.gz").write_bytes(gzip.compress(log.read_bytes()))
 
@@ -68,6 +73,7 @@ SPOILS = {
     link: "1 link(s) of another file",
     hard_link: "1 link(s) of another file",
     copy: "1 copies of another file",
+    copy_below: "1 copies of another file",
     zipped: "1 copies of another file",
     data_set: "1 file(s) of other columns",
     broken: "1 file(s) that cannot be read",

@@ -206,7 +206,29 @@ REFUSED = {
     "no reward in any line": (lines("prompt_id=id", reward=None), "",
         "no completion has a reward"),
     "a column that is not there": (lines("prompt_id=id", "reward"), "reward=score",
-        "its columns are prompt_id, reward"),
+        "has no column 'score'; its columns are prompt_id, reward"),
+    "a nested column that no row has": (
+        lines("prompt", "reward", meta=lambda row: {"id": row["id"]}), "prompt_id=meta.idd",
+        "no row has 'meta.idd', named by --columns prompt_id=meta.idd",
+    ),
+    "one of two nested rewards that no row has": (
+        lines("prompt", r=lambda row: {"a": row["reward"]}), "reward=r.a,reward=r.b",
+        "no row has 'r.b', named by --columns reward=r.b",
+    ),
+    "a column named twice": (lines("prompt", "reward"), "reward=reward,reward=2*reward",
+        "reward is named twice"),
+    "an infinite weight": (lines("prompt", "reward"), "reward=1e400*reward",
+        "give a weight"),
+    "a table with a cell too many": (
+        lambda at: (at / "a.table.json").write_text(
+            json.dumps({"columns": ["prompt_id", "reward"], "data": [[1, 0], [1, 1, 2]]})),
+        "", "row 1: 3 cells for 2 columns; repair it",
+    ),
+    "dates as steps": (
+        lambda at: BASE.assign(step=pd.Timestamp("2026-01-01"))[["id", "step", "reward"]]
+        .to_parquet(at / "a.parquet"),
+        "prompt_id=id", "row 0: step = datetime.datetime",
+    ),
     "a group in some lines": ([*lines("prompt_id=id", "reward", group=1), {"prompt_id": 1,
         "reward": 0}], "", "line 481: group is missing"),
     "a step in late lines": ([*lines("prompt_id=id", "reward") * 9, {"prompt_id": 1,
