@@ -31,8 +31,8 @@ WORDS: dict[str, str] = {
     "advise --optimizer": "leave it out; the size is chosen by the gradient's error",
     "along": "use advise PROBE --checkpoints 'out/checkpoint-*', a line for each",
     "figure --training": "commit 808d59b draws the committed studies",
-    "theory": "use python probes/studies/theory.py",
-    "train": "use python probes/studies/training.py SETTINGS.yaml",
+    "theory": "use python -m probes.studies.theory",
+    "train": "use python -m probes.studies.training SETTINGS.yaml",
 }
 
 

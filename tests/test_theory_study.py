@@ -7,15 +7,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from probes.studies import theory
-from probes.studies.theory import Effort, Limit, Rule, judge, list_point
+from probes.studies import bandits, theory
+from probes.studies.bandits import Rule, list_point
+from probes.studies.theory import Effort, Limit, judge
 
 ROOT = Path(__file__).resolve().parents[1]
 BANDITS = {
-    "opposed": theory.opposed((0.79, 0.7), 3),
-    "crossed": theory.crossed((0.85, 0.8), 3),
-    "worded": theory.worded(theory.opposed((0.7,), 2), 3),
-    "surrounded": theory.surrounded(),
+    "opposed": bandits.opposed((0.79, 0.7), 3),
+    "crossed": bandits.crossed((0.85, 0.8), 3),
+    "worded": bandits.worded(bandits.opposed((0.7,), 2), 3),
+    "surrounded": bandits.surrounded(),
 }
 each_bandit = pytest.mark.parametrize("bandit", BANDITS.values(), ids=BANDITS)
 
@@ -57,7 +58,7 @@ def test_drawn_estimates_have_the_mean_and_the_covariance_that_are_listed(estima
     bandit, runs, rule = BANDITS[name], 20_000, Rule(estimator, 2, 3)
     theta = somewhere(bandit)
     point, copies = list_point(bandit, theta), np.repeat(theta[:, None], runs, axis=1)
-    drawn_DR = theory.estimate(bandit, rule, copies, np.random.default_rng(1))
+    drawn_DR = bandits.estimate(bandit, rule, copies, np.random.default_rng(1))
     apart_DR = drawn_DR - point.gradients_PD.mean(0)[:, None]
     products_ER = np.concatenate(
         [apart_DR, (apart_DR[:, None] * apart_DR).reshape(-1, runs)]
@@ -69,7 +70,7 @@ def test_drawn_estimates_have_the_mean_and_the_covariance_that_are_listed(estima
 
 @pytest.mark.parametrize("estimator", ["vanilla", "grpo", "oracle"])
 def test_listed_groups_have_the_covariance_of_the_formula(estimator):
-    point = list_point(theory.surrounded(), somewhere(theory.surrounded()))
+    point = list_point(bandits.surrounded(), somewhere(bandits.surrounded()))
     _, within, pairs = point.noise(estimator)
     listed = theory.listed_covariance(point, estimator, 3)
     np.testing.assert_allclose(listed, within / 3 + pairs / 6, atol=1e-14)
@@ -92,7 +93,7 @@ def test_the_limit_is_that_of_the_linear_recursion(bandit):
 
 
 def test_the_constants_are_the_parts_of_the_mean():
-    limit = Limit(theory.surrounded())
+    limit = Limit(bandits.surrounded())
     c1, c2, c3 = limit.constants
     for size in (2, 3, 6):
         mean = 12 * limit.weights(Rule("grpo", 12 // size, size)).sum()
@@ -101,7 +102,7 @@ def test_the_constants_are_the_parts_of_the_mean():
 
 def test_two_completions_make_1_plus_root_2_the_best_size():
     """Var(Z) E||W||^2 = (V(1-V))^2 ||f||^2 = ||g||^2, so c3 = 2 c1 at any maximum."""
-    limit = Limit(theory.opposed((0.9, 0.6), 4))
+    limit = Limit(bandits.opposed((0.9, 0.6), 4))
     assert theory.best_size(limit.constants) == pytest.approx(1 + 2**0.5)
 
 

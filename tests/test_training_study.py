@@ -17,7 +17,23 @@ from mse_lab.policy.sampling import draw, next_log_probabilities
 from mse_lab.probe.streams import uniforms
 from plain_scores import autograd_scores
 from probes.studies import training
-from probes.studies.training import Arm, Constants, Run
+from probes.studies.training_design import (
+    Arm,
+    Run,
+    Settings,
+    base_of,
+    load_settings,
+    runs_of,
+)
+from probes.studies.training_law import (
+    Constants,
+    compare,
+    compare_two,
+    judge_arm,
+    predict,
+    read_constants,
+)
+from probes.studies.training_runs import AfterSteps, StudyTrainer, Task, make_trainer, train
 
 # Of the libraries about each other.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -45,7 +61,7 @@ def settings_of(write_probe, checkpoint):
     model = {"path": str(checkpoint), "device": "cpu", "dtype": "float64"}
     sampling = {"max_new_tokens": 3, "temperature": 0.8}
     probe = write_probe(model=model, sampling=sampling)
-    return lambda **changes: training.Settings(**values(probe=str(probe), **changes))
+    return lambda **changes: Settings(**values(probe=str(probe), **changes))
 
 
 # Steps.
@@ -59,11 +75,11 @@ def several_rewards(text, _):
 class Watched:
     """Carries out a run of one step; keeps what it drew, and what it changed."""
 
-    def __init__(self, settings, run, monkeypatch):
-        self.task, self.looks, self.size = training.Task(settings), [], run.group_size
+    def __init__(self, settings, run):
+        self.task, self.looks, self.size = Task(settings), [], run.group_size
         self.task.reward = several_rewards
-        callbacks = [training.AfterSteps(settings.steps, self.look)]
-        trainer = training.make_trainer(self.task, run, "unused", callbacks=callbacks)
+        callbacks = [AfterSteps(settings.steps, self.look)]
+        trainer = make_trainer(self.task, run, "unused", callbacks=callbacks)
         self.look(trainer.model)
         trainer.train()
         self.drawn, self.estimator = trainer._drawn, run.estimator
@@ -103,27 +119,27 @@ class Watched:
         ("best-constant-loo", 4, 4),
     ],
 )
-def test_a_step_is_algorithm_1s(settings_of, monkeypatch, estimator, size, micro):
+def test_a_step_is_algorithm_1s(settings_of, estimator, size, micro):
     settings = settings_of(steps=[1], micro_batch=micro)
-    found = Watched(settings, Run("sgd", estimator, 8, size, ETA, 3), monkeypatch)
+    found = Watched(settings, Run("sgd", estimator, 8, size, ETA, 3))
     expected = found.estimate()
     assert expected.norm() > 1e-3
     assert (found.step / ETA - expected).norm() < 1e-6 * expected.norm()
 
 
-def test_adamws_step_size_is_its_learning_rate(settings_of, monkeypatch):
+def test_adamws_step_size_is_its_learning_rate(settings_of):
     """Its first step is the rate in every coordinate that has a gradient."""
     run = Run("adamw", "grpo", 8, 4, 0.01, 3)
-    moved = Watched(settings_of(steps=[1]), run, monkeypatch).step.abs()
+    moved = Watched(settings_of(steps=[1]), run).step.abs()
     assert moved.max() == pytest.approx(0.01, rel=1e-3)
 
 
-def test_completions_are_drawn_from_the_policy(settings_of, monkeypatch):
+def test_completions_are_drawn_from_the_policy(settings_of):
     """First tokens of 2,048 completions against their law, by 5 standard errors."""
     run = Run("sgd", "grpo", 2048, 2048, ETA, 3)
-    found = Watched(settings_of(steps=[1]), run, monkeypatch)
+    found = Watched(settings_of(steps=[1]), run)
     prompt = torch.tensor([found.task.tokens[found.drawn["index"][0]]])
-    law = next_log_probabilities(training.Task(settings_of()).policy, prompt, None)
+    law = next_log_probabilities(Task(settings_of()).policy, prompt, None)
     law = law[0].exp().detach().numpy()
     first = [tokens[0] for tokens in found.drawn["tokens"]]
     shares = np.bincount(first, minlength=len(law)) / len(first)
@@ -131,8 +147,8 @@ def test_completions_are_drawn_from_the_policy(settings_of, monkeypatch):
 
 
 def test_prompts_that_trl_reads_otherwise_are_refused(settings_of):
-    task = training.Task(settings_of(steps=[1]))
-    trainer = training.make_trainer(task, Run("sgd", "grpo", 8, 4, ETA, 3), "unused")
+    task = Task(settings_of(steps=[1]))
+    trainer = make_trainer(task, Run("sgd", "grpo", 8, 4, ETA, 3), "unused")
     task.tokens = [[*tokens, 1] for tokens in task.tokens]
     with pytest.raises(InputError, match="TRL reads other tokens"):
         trainer.train()
@@ -142,9 +158,9 @@ def test_a_diverged_run_is_worth_nothing(settings_of, monkeypatch):
     def diverge(_):
         torch.multinomial(torch.full((2,), torch.nan), 1)
 
-    monkeypatch.setattr(training.StudyTrainer, "train", diverge)
-    task = training.Task(settings_of())
-    _, found, _ = training.train(Run("sgd", "grpo", 8, 4, 1e5, 0), task)
+    monkeypatch.setattr(StudyTrainer, "train", diverge)
+    task = Task(settings_of())
+    _, found, _ = train(Run("sgd", "grpo", 8, 4, 1e5, 0), task)
     assert found[1:] == [0.0, 0.0]
 
 
@@ -176,13 +192,13 @@ def test_what_cannot_be_used_is_refused_in_a_line(changes, said, tmp_path, capsy
 
 @pytest.mark.parametrize("name", ["tiny-base", "smollm2-icl"])
 def test_the_committed_settings(name):
-    settings = training.load_settings(ROOT / f"probes/studies/{name}.yaml")
+    settings = load_settings(ROOT / f"probes/studies/{name}.yaml")
     assert settings.load_probe().prompts
-    runs = training.runs_of(settings)
+    runs = runs_of(settings)
     assert len(runs) == len({*runs})
     arms = {run.arm for run in runs}
-    assert {training.base_of(arm, settings) for arm in arms} <= arms
-    assert len(training.runs_of(settings.shortened())) == 8
+    assert {base_of(arm, settings) for arm in arms} <= arms
+    assert len(runs_of(settings.shortened())) == 8
 
 
 def test_prompts_of_a_sample_are_all_there_are(tmp_path):
@@ -191,17 +207,17 @@ def test_prompts_of_a_sample_are_all_there_are(tmp_path):
     advice = {key: {"value": one} for key, one in {**numbers, "gradient2": 1}.items()}
     path = tmp_path / "advice.json"
     path.write_text(json.dumps(advice))
-    sample = training.read_constants(path, 10)
+    sample = read_constants(path, 10)
     assert (sample.c1, sample.c3, sample.gradient2) == (18, 260, 3)
     path.write_text(json.dumps(advice | {"population": 10}))
-    assert training.read_constants(path, 10)[::3] == (20, 1)
+    assert read_constants(path, 10)[::3] == (20, 1)
 
 
 def test_predictions_by_hand():
     """N ||g||^2 = 16: 1 + (2 4 + 5 + 9/3)/16 = 2, 1 + (2 2 + 5 + 9)/16 = 2.125."""
     constants = Constants(2.0, {"grpo": 5.0, "vanilla": 7.0}, 9.0, 2.0)
     adamw = ARM | {"optimiser": "adamw"}
-    table = training.predict(training.Settings(**values(arms=[ARM, adamw])), constants)
+    table = predict(Settings(**values(arms=[ARM, adamw])), constants)
     assert table["one_plus_error"].tolist() == [2.125, 2.0, 2.125, 2.0]
     assert table["predicted_gain_ratio"].tolist() == [2 / 2.125, 1.0] * 2
     assert table["predicted_steps_ratio"][0] == 2.125 / 2
@@ -215,44 +231,33 @@ def test_predictions_by_hand():
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Trainings that are counted, and gain what the law says, without TRL."""
-    done = []
+    """Trainings without TRL, counted; they gain what the law says. The sixth is killed."""
+    done, killed = [], [5]
 
-    def train(run, settings):
-        done.append(run)
-        steps = np.array([0, *settings.steps])
-        return run, list(0.4 + 0.01 * steps * run.step_size * run.group_size), 1.0
+    def train_all(runs, settings):
+        for run in runs:
+            if len(done) in killed:
+                killed.clear()
+                raise KeyboardInterrupt
+            done.append(run)
+            steps = np.array([0, *settings.steps])
+            yield run, list(0.4 + 0.01 * steps * run.step_size * run.group_size), 1.0
 
-    monkeypatch.setattr(training, "train", train)
-    monkeypatch.setattr(
-        training,
-        "train_all",
-        lambda runs, settings: (training.train(run, settings) for run in runs),
-    )
+    monkeypatch.setattr(training, "train_all", train_all)
     return done
 
 
-def test_no_run_is_trained_twice_however_a_start_ends(
-    counted, tmp_path, monkeypatch, capsys
-):
+def test_no_run_is_trained_twice_however_a_start_ends(counted, tmp_path, capsys):
     """The first one is killed at its sixth run, while it writes the fifth."""
-    path, out, train = tmp_path / "study.yaml", tmp_path / "out", training.train
+    path, out = tmp_path / "study.yaml", tmp_path / "out"
     path.write_text(yaml.safe_dump(values()))
     words, runs = [str(path), "--out", str(out)], out / "runs.csv"
-
-    def killed(run, settings):
-        if len(counted) == 5:
-            raise KeyboardInterrupt
-        return train(run, settings)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(training, "train", killed)
-        assert training.main(words) == 130
+    assert training.main(words) == 130
     assert (out / "prediction.csv").stat().st_size
     runs.write_bytes(runs.read_bytes()[:-30])
     assert training.main(words) == 0
     assert counted.pop(5) == counted[4]  # The row that was cut.
-    assert counted == training.runs_of(training.load_settings(path))
+    assert counted == runs_of(load_settings(path))
     assert len(pd.read_csv(runs)) == 24
     assert training.main([*words, "--so-far"]) == 0
     assert len(counted) == 24
@@ -265,16 +270,16 @@ def test_no_run_is_trained_twice_however_a_start_ends(
 
 def test_a_run_is_the_same_after_another_one(settings_of):
     """Nothing of a run is left in the task: not its weights, not its optimiser's states."""
-    run, task = Run("adamw", "grpo", 8, 4, 0.1, 1), training.Task(settings_of())
+    run, task = Run("adamw", "grpo", 8, 4, 0.1, 1), Task(settings_of())
     task.reward = several_rewards
-    first, other = training.train(run, task)[1], run._replace(step_size=0.3, seed=2)
-    training.train(other, task)
-    assert training.train(run, task)[1] == first
+    first, other = train(run, task)[1], run._replace(step_size=0.3, seed=2)
+    train(other, task)
+    assert train(run, task)[1] == first
     assert len({*first}) > 1
 
 
 def test_j_is_that_of_completions_drawn_one_prompt_at_a_time(settings_of):
-    task = training.Task(settings_of(completions=16))
+    task = Task(settings_of(completions=16))
     for index, prompt in enumerate(task.prompts):
         numbers = uniforms(task.probe.seed, prompt.id, "evaluation 5", range(16), 3)
         texts = draw(task.policy, task.tokens[index], numbers, prompt.id).texts(task.policy)
@@ -297,14 +302,14 @@ def lawful(curvature, seeds=8, noise=0.0, step_sizes=(0.25, 0.5, 1.0, 2.0)):
 def test_the_law_is_found_where_it_holds():
     """1 + E twice as large: half of the gain, at half of the step size."""
     columns = ["step_0", "step_1"]
-    base, own = (training.judge_arm(lawful(one), columns) for one in (1.0, 2.0))
+    base, own = (judge_arm(lawful(one), columns) for one in (1.0, 2.0))
     assert (base.chosen, own.chosen) == ((1.0, 1.0), (0.5, 0.5))
-    found = training.compare_two(own, base, np.array([0.0, 1.0]))
+    found = compare_two(own, base, np.array([0.0, 1.0]))
     assert found["gain_ratio"] == pytest.approx(0.5)
     assert found["step_size_ratio"] == pytest.approx(0.5)
     assert found["steps_ratio"] == pytest.approx(2.0)
     assert not found["at_edge"]
-    assert training.judge_arm(lawful(0.1), columns).at_edge
+    assert judge_arm(lawful(0.1), columns).at_edge
 
 
 def test_a_seed_does_not_choose_its_own_step_size():
@@ -313,7 +318,7 @@ def test_a_seed_does_not_choose_its_own_step_size():
     parts = [
         table.iloc[at::20].assign(step_size=float(at), seed=range(20)) for at in range(20)
     ]
-    judged = training.judge_arm(pd.concat(parts), ["step_0", "step_1"])
+    judged = judge_arm(pd.concat(parts), ["step_0", "step_1"])
     assert abs(judged.gains.mean()) < 4 / 20**0.5
     best = pd.concat(parts).groupby("step_size")["step_1"].mean().max() - 0.25
     assert best > 0.3
@@ -331,9 +336,9 @@ def test_the_committed_trainings_obey_as_the_page_says():
     table = table.reset_index().assign(**fixed, step_0=start["training"])
     grid = ARM | {"completions_per_step": [128], "group_sizes": [2, 4, 8, 16, 32, 64]}
     base = {"completions_per_step": 128, "group_size": 4}
-    settings = training.Settings(**values(steps=[15, 100], base=base, arms=[grid]))
-    constants = training.read_constants(ROOT / "results/tiny/base/advice.json", 60)
-    found = training.compare(table, settings, training.predict(settings, constants))
+    settings = Settings(**values(steps=[15, 100], base=base, arms=[grid]))
+    constants = read_constants(ROOT / "results/tiny/base/advice.json", 60)
+    found = compare(table, settings, predict(settings, constants))
     last = found[found["step"] == 100].set_index("group_size")
     np.testing.assert_allclose(
         last["gain_ratio"], [0.99, 1, 0.96, 0.71, 0.59, 0.38], atol=0.005

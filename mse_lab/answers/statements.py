@@ -1,4 +1,4 @@
-"""The statements of arXiv 2603.01162 (v3) about gradients, as data.
+"""The statements of arXiv 2603.01162 (v1) about gradients, as data.
 
 With T = tr Sigma_oracle and zeta = Var(Z) E||W||^2 + ||g||^2 of the aggregate, for
 independent completions and scores of mean zero,

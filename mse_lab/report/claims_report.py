@@ -65,7 +65,7 @@ def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, a column a run if several."""
     wholes = [claim for claim in claims if claim.group_size is None]
     runs = list(dict.fromkeys(claim.runs[0] for claim in wholes if len(claim.runs) == 1))
-    lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162v3 says about gradients")]
+    lines = [wrap(f"{', '.join(runs)}: what arXiv 2603.01162v1 says about gradients")]
     if len(runs) == 1:
         for kind, title in KINDS.items():
             lines += [title, *(_line(one) for one in wholes if one.about.kind == kind)]

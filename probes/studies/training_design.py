@@ -1,0 +1,141 @@
+"""The design of a study of trainings: its settings, arms and runs."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from mse_lab.errors import InputError
+from mse_lab.probe.plain_text import parse_yaml, read_text
+from mse_lab.probe.probe_files import load_probe, parse_as, probe_file
+from mse_lab.probe.schema import Probe, Section
+from mse_lab.project import PROJECT
+
+EXAMPLE = "probes/studies/tiny-base.yaml"
+
+
+Positive = Annotated[int, Field(ge=1)]
+Estimator = Literal["grpo", "vanilla", "best-constant-loo"]
+
+
+class Base(Section):
+    """The arm that all others of its optimiser are compared with; its estimator is grpo."""
+
+    completions_per_step: Positive
+    group_size: Annotated[int, Field(ge=2)]
+
+
+class Grid(Section):
+    """Runs of one optimiser and estimator: N x G x step sizes x the study's seeds."""
+
+    optimiser: Literal["sgd", "adamw"]
+    estimator: Estimator = "grpo"
+    completions_per_step: Annotated[list[Positive], Field(min_length=1)]
+    group_sizes: Annotated[list[Positive], Field(min_length=1)]
+    step_sizes: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _has_whole_groups(self) -> Self:
+        if self.estimator != "vanilla" and min(self.group_sizes) < 2:
+            raise ValueError(f"group_sizes: {self.estimator} needs groups of two or more")
+        for count in self.completions_per_step:
+            for size in self.group_sizes:
+                if count % size:
+                    raise ValueError(f"group_sizes: {size} does not divide {count}")
+        return self
+
+
+class Settings(Section):
+    """A study, as its YAML file has it."""
+
+    probe: str  # Its model, prompts, reward and sampling are what is trained.
+    changes: list[str] = Field(default=[])  # To the probe, as `--set` takes them.
+    advice: str  # The `advice.json` of a run on this probe.
+    steps: Annotated[list[Positive], Field(min_length=1)]  # After which J is measured.
+    seeds: Annotated[int, Field(ge=2)]
+    completions: Positive  # Of each prompt, for J, on uniforms common to all runs.
+    micro_batch: Positive | None = None  # Completions in a backward pass; None for N.
+    base: Base
+    arms: Annotated[list[Grid], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _has_rising_steps(self) -> Self:
+        if sorted({*self.steps}) != self.steps:
+            raise ValueError(f"steps = {self.steps}: each must be larger than the last")
+        return self
+
+    def load_probe(self) -> Probe:
+        """Read what is trained."""
+        probe = load_probe(probe_file(self.probe, PROJECT), self.changes)
+        if probe.sampling.stop:
+            raise InputError(
+                f"{self.probe}: TRL knows no sampling.stop; add changes: "
+                "['sampling.stop=[]'], and take an advice of that"
+            )
+        return probe
+
+    @property
+    def digest(self) -> str:
+        """What the numbers of a run depend on, beside what names the run."""
+        values = [self.load_probe().model_dump(mode="json"), self.steps, self.completions]
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]
+
+    def shortened(self) -> "Settings":
+        """Two sizes, two step sizes, two seeds and two steps of the first grid."""
+        grid, sizes = self.arms[0], {self.base.group_size, *self.arms[0].group_sizes}
+        changes = {
+            "completions_per_step": [self.base.completions_per_step],
+            "group_sizes": [self.base.group_size, max(sizes - {self.base.group_size})],
+            "step_sizes": grid.step_sizes[1:3],
+        }
+        few = {"steps": [1, 2], "seeds": 2, "completions": min(self.completions, 8)}
+        return self.model_copy(update={"arms": [grid.model_copy(update=changes)], **few})
+
+
+class Arm(NamedTuple):
+    """What is compared: each arm has its own best step size."""
+
+    optimiser: str
+    estimator: str
+    completions_per_step: int
+    group_size: int
+
+
+class Run(NamedTuple):
+    """One training; these are the columns that name it in `runs.csv`."""
+
+    optimiser: str
+    estimator: str
+    completions_per_step: int
+    group_size: int
+    step_size: float
+    seed: int
+
+    @property
+    def arm(self) -> Arm:
+        """Its arm."""
+        return Arm(*self[:4])
+
+
+def base_of(arm: Arm, settings: Settings) -> Arm:
+    """Give the arm that an arm is compared with."""
+    return arm._replace(estimator="grpo", **settings.base.model_dump())
+
+
+def load_settings(path: Path) -> Settings:
+    """Read a study."""
+    return parse_as(Settings, parse_yaml(read_text(path), str(path)), str(path), EXAMPLE)
+
+
+def runs_of(settings: Settings) -> list[Run]:
+    """List all runs, seeds outermost: what is done at any time is balanced over arms."""
+    return [
+        Run(grid.optimiser, grid.estimator, count, size, step_size, seed)
+        for seed in range(settings.seeds)
+        for grid in settings.arms
+        for count in grid.completions_per_step
+        for size in grid.group_sizes
+        for step_size in grid.step_sizes
+    ]
