@@ -97,18 +97,9 @@ COMMANDS = {
     if (words := shlex.split(line.partition(" && ")[0], comments=True))
 }
 
-# How words begin of a model that is fetched or installed, of several processes, of a shell's
+# How words begin of a model that is fetched, of several processes, of a shell's
 # variable, of what other tests start, or of a study.
-ONLY_READ = (
-    "qwen/",
-    "gsm8k/",
-    "smollm2/",
-    "PROBE",
-    "$",
-    "--save",
-    "--processes",
-    "--so-far",
-)
+ONLY_READ = ("qwen/", "gsm8k/", "smollm2/", "runs/", "PROBE", "$")
 
 ADVICE = ROOT / "results/tiny/base/advice.json"
 LOG = "probes/notebooks/rollouts.jsonl"
