@@ -26,7 +26,7 @@ from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table
 from mse_lab.run.processes import lock
 from probes.studies.training_design import Run, Settings, load_settings, runs_of
-from probes.studies.training_law import compare, compose, predict, read_constants
+from probes.studies.training_law import compare, compose, judge_law, predict, read_constants
 from probes.studies.training_runs import train_all
 
 
@@ -84,11 +84,15 @@ def study(settings: Settings, folder: Path, so_far: bool) -> None:
         if comparison.empty:
             raise InputError(f"{file.path}: no arm has run with two seeds beside its base")
         write_table(folder / "comparison.csv", comparison)
-        for name in ("training.png", "training.pdf"):
-            save_figure(lambda: compose(comparison), folder / name)
+        law = judge_law(file.read(), settings, predicted)
+        write_table(folder / "law.csv", law)
+        for name in ("training.png", "training.pdf", "training-dark.png"):
+            dark = "dark" in name
+            save_figure(lambda: compose(comparison), folder / name, dark=dark)
     shown = ["optimiser", "estimator", "completions_per_step", "group_size", "step"]
     shown += ["one_plus_error", "gain_ratio", "predicted_gain_ratio"]
-    print(comparison[shown].to_string(index=False, float_format="{:.2f}".format))
+    for table in (comparison[shown], law):
+        print(table.to_string(index=False, float_format="{:.2f}".format))
 
 
 def main(words: Sequence[str] | None = None) -> int:

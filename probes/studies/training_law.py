@@ -16,7 +16,6 @@ the seeds and judged on the others, and the other way round.
 
 import json
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ LEVEL = 0.95
 
 # What `advice.json` calls c2 and each c_b. The b* that best-constant-loo plugs in has noise
 # of its own, which is left out: its E is a lower bound.
+NAMES = {"sgd": "SGD", "adamw": "AdamW"}
 WITHIN = {"grpo": "c2", "vanilla": "vanilla", "best-constant-loo": "best_constant"}
 
 
@@ -122,6 +122,12 @@ def judge_arm(table: pd.DataFrame, columns: Sequence[str]) -> Judged | None:
     return Judged(rows.set_index("seed")[[*columns]], (by_even, by_odd), bool(edge))
 
 
+def mean_over_seeds(values: pd.Series) -> tuple[float, float, float]:
+    """Mean with Student's interval."""
+    mean, reach = values.mean(), stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)
+    return mean, mean - reach * values.sem(), mean + reach * values.sem()
+
+
 def ratio_over_seeds(tops: pd.Series, bases: pd.Series) -> tuple[float, float, float]:
     """Ratio of two means, with Student's interval of its logarithm by the jackknife.
 
@@ -142,6 +148,7 @@ def ratio_over_seeds(tops: pd.Series, bases: pd.Series) -> tuple[float, float, f
 
 def compare_two(own: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
     """Compare an arm with the base: gain, steps to the same J, best step size."""
+    gain, gain_low, gain_high = mean_over_seeds(own.gains)
     ratio, low, high = ratio_over_seeds(own.gains, base.gains)
     curve_T, base_T = (one.values.mean().to_numpy(float) for one in (own, base))
     if curve_T[-1] <= base_T[-1]:
@@ -152,7 +159,9 @@ def compare_two(own: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
     return {
         "seeds": len(own.values),
         "at_edge": own.at_edge,
-        "gain": float(own.gains.mean()),
+        "gain": gain,
+        "gain_low": gain_low,
+        "gain_high": gain_high,
         "gain_ratio": ratio,
         "gain_ratio_low": low,
         "gain_ratio_high": high,
@@ -162,16 +171,22 @@ def compare_two(own: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
     }
 
 
+def judge_arms(table: pd.DataFrame, steps: Sequence[int]) -> dict[Arm, Judged]:
+    """Judge all arms that have run, by the last of some steps."""
+    columns = [f"step_{step}" for step in steps]
+    groups = {Arm(*key): rows for key, rows in table.groupby([*Arm._fields])}
+    judged = {arm: judge_arm(rows, columns) for arm, rows in groups.items()}
+    return {arm: one for arm, one in judged.items() if one}
+
+
 def compare(
     table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame
 ) -> pd.DataFrame:
     """Compare each arm with the base arm of its optimiser, after each of the steps."""
-    groups = {Arm(*key): rows for key, rows in table.groupby([*Arm._fields])}
     rows = []
     for step in settings.steps:
         steps = [0, *(one for one in settings.steps if one <= step)]
-        columns = [f"step_{one}" for one in steps]
-        judged = {arm: judge_arm(group, columns) for arm, group in groups.items()}
+        judged = judge_arms(table, steps)
         for expected in predicted.to_dict("records"):
             arm = Arm(*(expected[name] for name in Arm._fields))
             own, base = judged.get(arm), judged.get(base_of(arm, settings))
@@ -181,40 +196,81 @@ def compare(
     return pd.DataFrame(rows)
 
 
+def fit_power(gains_SA: Floats, errors_A: Floats) -> tuple[float, float, float]:
+    """By which power of 1 + E mean gains fall, with the jackknife's interval over seeds.
+
+    The law says -1. Seeds are shared by arms. Without an interval where a mean of some
+    seeds is not above zero.
+    """
+    count = len(gains_SA)
+    means_KA = np.vstack([gains_SA.mean(0), (gains_SA.sum(0) - gains_SA) / (count - 1)])
+    if means_KA.min() <= 0:
+        return float("nan"), float("nan"), float("nan")
+    power, *others = np.polyfit(np.log(errors_A), np.log(means_KA).T, 1)[0]
+    error = np.sqrt((count - 1) / count * np.square(others - np.mean(others)).sum())
+    reach = stats.t.ppf((1 + LEVEL) / 2, count - 1) * error
+    return float(power), float(power - reach), float(power + reach)
+
+
+def judge_law(
+    table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame
+) -> pd.DataFrame:
+    """Judge 1/(1 + E) over all arms of an optimiser, by the seeds that all of them have."""
+    rows = []
+    for step in settings.steps:
+        judged = judge_arms(table, [0, step])
+        for optimiser, arms in predicted.groupby("optimiser", sort=False):
+            errors = {
+                arm: one.one_plus_error
+                for one in arms.itertuples()
+                if (arm := Arm(*one[1 : 1 + len(Arm._fields)])) in judged
+            }
+            gains = pd.concat([judged[arm].gains for arm in errors], axis=1, join="inner")
+            found = fit_power(gains.to_numpy(), np.array([*errors.values()]))
+            rows.append((optimiser, step, len(errors), len(gains), *found))
+    names = ("optimiser", "step", "arms", "seeds", "power", "power_low", "power_high")
+    return pd.DataFrame(rows, columns=names)
+
+
 def draw_arms(axes: Axes, rows: pd.DataFrame) -> None:
-    """Draw gain over 1 + E, both over the base arm's, with the law."""
+    """Draw gains over 1 + E, with the law; its scale, the curvature, is fitted."""
     rows = rows.sort_values("one_plus_error")
-    law = rows["one_plus_error"], rows["predicted_gain_ratio"]
-    axes.plot(*law, color="0.3", lw=1.2, label="the law, 1/(1 + E)")
+    errors = rows["one_plus_error"]
+    scale = stats.gmean((rows["gain"] * errors)[rows["gain"] > 0])
+    axes.plot(errors, scale / errors, color="0.5", lw=1.2, label="a / (1 + E), a fitted")
     styles = styles_of(["grpo", *rows["estimator"].unique()])
     for (estimator, count), arms in rows.groupby(["estimator", "completions_per_step"]):
-        ends = arms[["gain_ratio_low", "gain_ratio_high"]].sub(arms["gain_ratio"], axis=0)
-        style, mark = styles[estimator], "osD^v<>"[int(np.log2(count)) % 7]
+        ends = arms[["gain_low", "gain_high"]].sub(arms["gain"], axis=0)
+        style = styles[estimator]
         axes.errorbar(
             arms["one_plus_error"],
-            arms["gain_ratio"],
-            ends.abs().fillna(0).T,
-            fmt=mark,
+            arms["gain"],
+            ends.abs().T,
+            fmt=style.mark,
             color=style.colour,
-            ms=4,
+            ms=count**0.5 / 2.4,
             lw=0.8,
             label=f"{style.label}, N = {count}",
         )
+    for at in rows[["one_plus_error", "gain", "group_size"]].itertuples(index=False):
+        size = f"{at.group_size}"
+        axes.annotate(size, at[:2], (3, 3), textcoords="offset points", fontsize=7)
     axes.set(xlabel="1 + E, measured before training", xscale="log", yscale="log")
+    axes.set_ylim(rows["gain"].min() / 2, rows["gain"].max() * 2)
     label_plainly(axes.xaxis)
     label_plainly(axes.yaxis)
 
 
 def compose(comparison: pd.DataFrame) -> Figure:
-    """Compose the figure: a panel for each optimiser and step, a mark an arm."""
-    optimisers, steps = (comparison[name].unique() for name in ("optimiser", "step"))
-    shape = len(optimisers), len(steps)
-    figure = Figure(figsize=(3.4 * shape[1], 3.2 * shape[0] + 0.5), layout="constrained")
-    grid = figure.subplots(*shape, squeeze=False, sharex=True, sharey=True)
-    for axes, (optimiser, step) in zip(grid.flat, product(optimisers, steps), strict=True):
-        here = (comparison["optimiser"] == optimiser) & (comparison["step"] == step)
-        draw_arms(axes, comparison[here])
-        axes.set(title=f"{optimiser}, {step} steps", ylabel="gain over the base arm's")
+    """Compose the figure: a panel for each optimiser, a mark an arm with its G beside."""
+    last = comparison[comparison["step"] == comparison["step"].max()]
+    groups = [*last.groupby("optimiser", sort=False)]
+    figure = Figure(figsize=(3.6 * len(groups), 3.6), layout="constrained")
+    [grid] = figure.subplots(1, len(groups), squeeze=False, sharex=True, sharey=True)
+    for axes, (optimiser, rows) in zip(grid, groups, strict=True):
+        draw_arms(axes, rows)
+        title = f"{NAMES[str(optimiser)]}, {last['step'].max()} steps"
+        axes.set(title=title, ylabel="gain in mean reward")
         axes.label_outer()
-    legend_above(figure, 4)
+    legend_above(figure, 2)
     return figure
