@@ -26,7 +26,7 @@ from mse_lab.run.looks import COMPLETIONS
 
 if TYPE_CHECKING:
     from mse_lab.run.advise import Sampling
-    from mse_lab.run.prepare import RunSpec
+    from mse_lab.run.subject import Inputs
 
 
 def advise(
@@ -103,7 +103,7 @@ def advise(
 
 
 def evidence_of(
-    spec: "RunSpec", ended: "Sampling", setting: Setting, question: Question
+    spec: "Inputs", ended: "Sampling", setting: Setting, question: Question
 ) -> Evidence:
     """Take what a measurement until the answer is known has ended with."""
     return evidence_of_samples(

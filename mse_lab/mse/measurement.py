@@ -128,6 +128,11 @@ class SampledPrompt:
     # compared.
     gradient_gap: float
 
+    @property
+    def mean_reward(self) -> float:
+        """Mean reward of the block."""
+        return float(self.sample.rewards_N.mean())
+
 
 def stack(prompts: Sequence[PromptArrays]) -> Pools:
     """Stack prompts into pools, and form their products with one another."""

@@ -228,21 +228,28 @@ class ResultsFolder:
             return []
         return [name for name in FROM_POOLS if not self.has(name) or self.damage([name])]
 
-    def shard(self, index: int) -> Path:
-        """Give the path of a prompt's measurement."""
-        return self.file(f"shards/{index:06d}.npz")
+    def shard(self, item: tuple[int, ...]) -> Path:
+        """Give the path of a measurement: of a prompt, or of a block of completions.
 
-    def sampled(self, index: int, start: int, stop: int) -> Path:
-        """Give the path of an advice's sample of a prompt: one block of completions."""
-        return self.file(f"shards/{index:06d}-{start}-{stop}.npz")
+        >>> str(ResultsFolder(Path("run")).shard((3, 0, 8)))
+        'run/shards/000003-0-8.npz'
+        """
+        index, *block = item
+        return self.file(f"shards/{'-'.join([f'{index:06d}', *map(str, block)])}.npz")
+
+    def shards(self) -> list[tuple[int, ...]]:
+        """List the measurements that are there."""
+        paths = sorted(self.file("shards").glob("*.npz"))
+        named = [path.stem for path in paths if re.fullmatch(r"\d+(-\d+)*", path.stem)]
+        return [tuple(map(int, name.split("-"))) for name in named]
 
     def finished_prompts(self) -> int:
         """Count the prompts whose shards are there."""
         return len(list(self.file("shards").glob("*.npz")))
 
-    def drop_shard(self, index: int) -> None:
-        """Remove a prompt's measurement."""
-        self._remove(str(self.shard(index).relative_to(self.path)))
+    def drop_shard(self, item: tuple[int, ...]) -> None:
+        """Remove a measurement."""
+        self._remove(str(self.shard(item).relative_to(self.path)))
 
     def drop_shards(self) -> None:
         """Remove all measurements of prompts, as far as that is possible."""

@@ -38,13 +38,13 @@ def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
     return digest([VERSION, origin, held])
 
 
-def _as_arrays(measured: Any) -> dict[str, NDArray[Any]]:
+def as_arrays(measured: Any) -> dict[str, NDArray[Any]]:
     """Give the fields of a dataclass, and of the dataclasses in it; all names differ."""
     arrays: dict[str, NDArray[Any]] = {}
     for name in (field.name for field in fields(measured)):
         value = getattr(measured, name)
         if is_dataclass(value):
-            arrays |= _as_arrays(value)
+            arrays |= as_arrays(value)
         elif isinstance(value, str):
             # As bytes: an array of texts takes four for each character.
             arrays[name] = np.frombuffer(value.encode(), np.uint8)
@@ -67,7 +67,7 @@ def _from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
 
 def save_shard(measured: object, path: Path, origin: str) -> None:
     """Write a dataclass of a prompt, whole or not at all, with its origin in the seal."""
-    arrays = _as_arrays(measured)
+    arrays = as_arrays(measured)
     marks = {"version": np.array(VERSION), "seal": np.array(_seal(arrays, origin))}
     # Vectors of random numbers, read once: compressing them gains nothing.
     write_arrays(path, arrays | marks, compressed=False)

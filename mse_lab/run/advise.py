@@ -19,16 +19,18 @@ from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import Decision, Stopped
-from mse_lab.mse.samples import Blocks
-from mse_lab.mse.samples import Samples as TakenSamples
+from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
 from mse_lab.results.warnings import warn_of_completions
-from mse_lab.run.looks import MOST_SCORED, Look, looks
+from mse_lab.run.looks import MOST_SCORED, Look, keyed_order, looks
+from mse_lab.run.loop import Batch, Store, fill, read, size
 from mse_lab.run.prepare import RunContext, RunSpec, load
-from mse_lab.run.progress import AdviceProgress, advice_progress
-from mse_lab.run.samples import KeptSamples, Samples
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.run.progress import Progress
+from mse_lab.run.sample import sample_batch
+from mse_lab.run.store import measuring
 from mse_lab.run.subject import Subject
 
 # The most completions that are drawn where nobody says how many.
@@ -99,13 +101,13 @@ def first_prompt(subject: Subject) -> list[str]:
 
 
 def _first_completions(
-    samples: Samples, sampled: Sequence[Sequence[SampledPrompt]]
+    subject: Subject, order: Sequence[int], sampled: Sequence[Sequence[SampledPrompt]]
 ) -> list[str]:
     """Show the first completions of some prompts, with their rewards."""
     lines = []
-    for index, blocks in zip(samples.order[:EXAMPLES], sampled, strict=False):
+    for index, blocks in zip(order[:EXAMPLES], sampled, strict=False):
         one = json.loads(blocks[0].completions.lines.split("\n")[0])
-        prompt = samples.subject.prompts[index]
+        prompt = subject.prompts[index]
         lines.append(describe_completion(prompt, one["text"], one["reward"]))
     return lines
 
@@ -131,40 +133,46 @@ def warn_of_samples(
 class _Looks:
     """What the looks have given so far, in the process that looks."""
 
-    def __init__(self, samples: Samples, decide: Decide, line: AdviceProgress) -> None:
-        prompts = samples.subject.probe.prompts
-        self._size = prompts.population_size(len(samples.order))
+    def __init__(
+        self,
+        subject: Subject,
+        store: Store[SampledPrompt],
+        decide: Decide,
+        line: Progress,
+    ) -> None:
+        self.order = keyed_order(subject.probe.seed, [each.id for each in subject.prompts])
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
         self.warnings: tuple[str, ...] = ()
         self.decision: Decision | None = None
-        self._samples, self._decide, self._line = samples, decide, line
+        self._subject, self._store = subject, store
+        self._decide, self._line = decide, line
         self._told = False  # Whether completions of equal rewards were shown.
 
     def at(self, look: Look) -> bool:
         """Look; return whether to stop."""
-        sampled = self._samples.read(look)
-        subject = self._samples.subject
+        subject, line = self._subject, self._line
+        order = self.order[: look.prompts]
+        sampled = [read(self._store, look.items(index)) for index in order]
         dtype = subject.probe.model.dtype
+        gaps = [block.law_gap for blocks in sampled for block in blocks]
         self.checks = [
-            check_drawn_law(
-                [block.law_gap for blocks in sampled for block in blocks],
-                dtype,
-            ),
+            check_drawn_law(gaps, dtype),
             check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
         ]
-        self.warnings = warn_of_samples(self._samples.subject, sampled)
+        self.warnings = warn_of_samples(subject, sampled)
         self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
         differ = sum(map(rewards_differ, self.prompts))
         if not differ and not self._told:
-            self._line.tell(partial(_first_completions, self._samples, sampled))
+            line.tell(partial(_first_completions, subject, order, sampled))
             self._told = True
         if differ < LEAST_SIGNALS:
-            self._line.say(look, f"rewards differ within {differ} so far")
+            line.say(look.prompts, look.drawn, f"rewards differ within {differ} so far")
             return False
-        table = PromptTable.of_samples(TakenSamples.of(self.prompts), self._size)
+        population = subject.probe.prompts.population_size(len(self.order))
+        table = PromptTable.of_samples(Samples.of(self.prompts), population)
         self.decision = self._decide(table)
-        self._line.say(look, self.decision.words)
+        line.say(look.prompts, look.drawn, self.decision.words)
         return self.decision.stop
 
 
@@ -179,54 +187,54 @@ class _Deadline:
         spent = time.monotonic() - self._began
         return not self._drawn or spent * look.drawn / self._drawn <= self._seconds
 
-    def show(self, shown: Callable[[int], None], drawn: int) -> None:
-        """Show how many completions there are; refuse to go on for longer."""
+    def heed(self, drawn: int) -> None:
+        """Refuse to go on for longer; else count what is drawn next."""
         if time.monotonic() - self._began > self._seconds:
             raise InputError(
-                f"{drawn} completions took the {self._seconds:g} s that there are; make "
-                "the reward or completions shorter, or allow more (a trainer's ddp_timeout)"
+                f"{self._drawn} completions took the {self._seconds:g} s that there are; "
+                "make the reward or completions shorter, or allow more (a trainer's "
+                "ddp_timeout)"
             )
-        self._drawn = drawn
-        shown(drawn)
+        self._drawn += drawn
 
 
 def sample_until(
-    samples: Samples,
+    subject: Subject,
+    store: Store[SampledPrompt],
     decide: Decide,
     budget: int | None,
-    line: AdviceProgress,
+    processes: Processes = SINGLE_PROCESS,
+    *,
     seconds: float = math.inf,
+    shown: bool = True,
 ) -> Sampling:
     """Sample look by look until one says stop, or no further look is left.
 
     All processes call this and sample; the first one looks. The time is limited for one
     process alone.
     """
-    count, seen = len(samples.order), _Looks(samples, decide, line)
     deadline, done, stop = _Deadline(seconds), Look(0, 0), False
-    line.tell(partial(first_prompt, samples.subject))
-    for look in takewhile(deadline.allows, looks(count, budget or DEFAULT_BUDGET)):
-        samples.measure(look, partial(deadline.show, line.begin(look)))
-        done, stop = look, samples.processes.agree(partial(seen.at, look))
-        if stop:
-            break
+    hidden = not (shown and processes.first)
+    with Progress(subject.name, "completions", hidden=hidden) as line:
+        seen = _Looks(subject, store, decide, line)
+
+        def measure(batch: Batch) -> list[SampledPrompt]:
+            deadline.heed(size([batch]))
+            return sample_batch(subject, batch, checked=seen.order[0])
+
+        line.tell(partial(first_prompt, subject))
+        possible = looks(len(seen.order), budget or DEFAULT_BUDGET)
+        for look in takewhile(deadline.allows, possible):
+            fill(store, look.batches(seen.order), measure, processes, line)
+            done, stop = look, processes.agree(partial(seen.at, look))
+            if stop:
+                break
     # Without a stop the looks end where the next one would exceed the budget.
-    *_, last = looks(count)
+    *_, last = looks(len(seen.order))
     stopped: Stopped = "regret" if stop else "exhausted" if done == last else "budget"
     return Sampling(
         seen.prompts, done, stopped, seen.decision, seen.checks, warnings=seen.warnings
     )
-
-
-def _begin_or_resume(context: RunContext, *, fresh: bool) -> None:
-    """Begin or resume an advice in its folder, which is emptied if `fresh`."""
-    results, spec = context.spec.results, context.spec
-    results.refuse_foreign()
-    if fresh:
-        results.clear()
-    else:
-        results.refuse_other(spec.probe, spec.digest, context.identity)
-    results.begin(spec.probe, spec.digest, context.identity)
 
 
 def sample_context(
@@ -238,12 +246,9 @@ def sample_context(
     shown: bool = True,
 ) -> Sampling:
     """Sample in the folder of an advice."""
-    spec, processes = context.spec, context.spec.processes
-    with processes.locked(spec.results.path):
-        processes.agree(lambda: _begin_or_resume(context, fresh=fresh))
-        hidden = not (shown and processes.first)
-        with advice_progress(spec.name, len(spec.prompts), hidden=hidden) as line:
-            return sample_until(KeptSamples(context), decide, budget, line)
+    subject, processes = context.subject, context.spec.processes
+    with measuring(context, SampledPrompt, fresh=fresh) as store:
+        return sample_until(subject, store, decide, budget, processes, shown=shown)
 
 
 def sample_probe(
@@ -260,8 +265,5 @@ def sample_probe(
             "leave them out with --set completions=null"
         )
     refuse_few(len(spec.prompts), budget)
-    context = load(spec, LARGEST_BLOCK)
-    # An old advice is removed only now, when all input is known to be usable.
-    spec.processes.meet()
     fresh = fresh and not spec.processes.restarted
-    return sample_context(context, decide, budget, fresh=fresh)
+    return sample_context(load(spec, LARGEST_BLOCK), decide, budget, fresh=fresh)

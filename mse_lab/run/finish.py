@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,10 +37,24 @@ from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
 from mse_lab.results.width import say_pools_for
 from mse_lab.run.prepare import RunContext
-from mse_lab.run.resume import Outcome, read_shards
 from mse_lab.run.subject import Subject
 from mse_lab.scores import sketches
 from mse_lab.version import VERSION
+
+
+class Outcome(NamedTuple):
+    """What became of a run."""
+
+    checks: list[Check]
+    # What a reader should know before using the numbers, a sentence each.
+    warnings: list[str]
+    finished_before: bool  # Whether the run was finished before and left as it is.
+    # What its completions are like; None if another version wrote them.
+    diagnostics: Diagnostics | None
+    repaired: Sequence[str] = ()  # Files that were lost and have been made again.
+    # Which pools `interval.width` takes; empty if intervals are that narrow, or not new.
+    wider: str = ""
+
 
 PACKAGES = ("torch", "transformers", "numpy", "scipy", "statsmodels", "tokenizers")
 
@@ -164,7 +178,7 @@ def _compare_engine(prompts: Sequence[PromptMeasurement]) -> Mismatch | None:
 
 
 def conclude(
-    name: str, subject: Subject, prompts: Sequence[PromptMeasurement]
+    subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> tuple[Analysis, list[Check], list[str], Diagnostics]:
     """Give analysis, checks, warnings and diagnostics of a measured run; write nothing."""
     summaries = [prompt.completions for prompt in prompts]
@@ -174,7 +188,7 @@ def conclude(
         [summary.mean_length for summary in summaries],
         [summary.truncated for summary in summaries],
     )
-    result = analyse_run(name, subject.probe, pools, described)
+    result = analyse_run(subject.name, subject.probe, pools, described)
     checks = _run_checks(subject, pools, prompts)
     supplied = subject.supplied
     diagnostics = replace(
@@ -193,9 +207,9 @@ def conclude(
 
 
 def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) -> Outcome:
-    name, results = context.spec.name, context.spec.results
+    results = context.spec.results
     results.mark_incomplete()
-    result, checks, warnings, diagnostics = conclude(name, context.subject, prompts)
+    result, checks, warnings, diagnostics = conclude(context.subject, prompts)
     lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
     results.write("completions.jsonl", "".join(lines))
     results.write("pools.npz", vars(result.pools))
@@ -238,12 +252,17 @@ def _describe(
     }
 
 
-def finish(context: RunContext, devices: list[str], peak_memory: int) -> Outcome:
-    """Write everything that follows from the shards, and remove them.
+def finish(
+    context: RunContext,
+    prompts: Sequence[PromptMeasurement],
+    devices: list[str],
+    peak_memory: int,
+) -> Outcome:
+    """Write everything that follows from the measured prompts, and remove their shards.
 
     `devices` has the device of each process, `peak_memory` the bytes of the largest one.
     """
-    prompts, results = read_shards(context), context.spec.results
+    results = context.spec.results
     results.write("environment.json", _describe(context, prompts, devices, peak_memory))
     outcome = _write_results(context, prompts)
     results.write_manifest()

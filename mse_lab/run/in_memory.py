@@ -41,12 +41,10 @@ from mse_lab.run.advise import (
     sample_until,
 )
 from mse_lab.run.finish import conclude
+from mse_lab.run.loop import Item
 from mse_lab.run.prepare import RunSpec, attach_model, digest_of
-from mse_lab.run.progress import Tally, add_up, advice_progress, progress
-from mse_lab.run.prompt import measure_prompt
-from mse_lab.run.run_probe import execute
-from mse_lab.run.samples import Samples
-from mse_lab.run.subject import Subject
+from mse_lab.run.run_probe import execute, measure_prompts
+from mse_lab.run.subject import Inputs, make_subject
 
 # The analysis of what was measured, its checks, and its warnings.
 Measured = tuple[Analysis, list[Check], list[str]]
@@ -95,21 +93,11 @@ def _load_reward(reward: Any, probe: Probe) -> Reward:
     raise InputError(f"reward = {shown(reward)}: give a name or a function")
 
 
-def _measure_unwritten(name: str, subject: Subject, *, shown: bool) -> Measured:
-    prompts: list[PromptMeasurement] = []
-    with progress(name, len(subject.prompts), 0, hidden=not shown) as show:
-        for index in range(len(subject.prompts)):
-            prompts.append(measure_prompt(subject, index))
-            show(add_up(map(Tally.of, prompts)))
-    result, checks, warnings, _ = conclude(name, subject, prompts)
-    return result, checks, warnings
-
-
 @contextmanager
-def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
+def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Policy]]:
     """Make a policy of a model for the body of a `with`; afterwards it is as it was.
 
-    With it comes what is measured, in the form of a probe's run.
+    With it comes what is measured, with a folder as a run's.
     """
     model, tokenizer, prompts, reward, settings, name, folder = inputs
     if not hasattr(tokenizer, "decode"):
@@ -120,31 +108,39 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[RunSpec, Policy]]:
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
     with borrow_policy(probe, model, tokenizer) as policy:
-        identity = ""
-        if folder is not None:
-            identity = identify_reward(function, reward) if named else identify(reward)
-        spec = RunSpec(
+        what = Inputs(
             name=name or Path(_model_path(model)).name,
             probe=probe,
-            root=PROJECT,
             prompts=rows,
             estimators=estimators,
             reward=function,
-            results=ResultsFolder(folder or Path(), START_OVER_IN_PYTHON),
-            digest=digest_of(rows),
-            code=identify_code(estimators, identity),
         )
-        yield spec, policy
+        if folder is None:
+            yield what, policy
+            return
+        identity = identify_reward(function, reward) if named else identify(reward)
+        yield (
+            RunSpec(
+                **vars(what),
+                root=PROJECT,
+                results=ResultsFolder(folder, START_OVER_IN_PYTHON),
+                digest=digest_of(rows),
+                code=identify_code(estimators, identity),
+            ),
+            policy,
+        )
 
 
 def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
     """Measure a model in memory, with a progress bar if `shown`."""
-    with borrow_model(inputs) as (spec, policy):
-        if inputs.folder is None:
-            subject = attach_model(spec, policy).subject
-            return _measure_unwritten(spec.name, subject, shown=shown)
-        done = execute(spec, policy=policy, shown=shown)
-    return read_result(inputs.folder), done.checks, done.warnings
+    with borrow_model(inputs) as (what, policy):
+        if isinstance(what, RunSpec):
+            done = execute(what, policy=policy, shown=shown)
+            return read_result(what.results.path), done.checks, done.warnings
+        subject, store = make_subject(what, policy), dict[Item, PromptMeasurement]()
+        measure_prompts(subject, store, range(len(what.prompts)), shown=shown)
+        result, checks, warnings, _ = conclude(subject, list(store.values()))
+        return result, checks, warnings
 
 
 def sample_model(
@@ -154,18 +150,18 @@ def sample_model(
     *,
     seconds: float = math.inf,
     shown: bool,
-) -> tuple[RunSpec, Sampling]:
+) -> tuple[Inputs, Sampling]:
     """Sample a model in memory until its answer is known, as `sample_probe` does.
 
     What is written nowhere is sampled for so many `seconds` at most.
     """
     if inputs.folder is not None:
         inputs = inputs._replace(folder=inputs.folder / ADVICE)
-    with borrow_model(inputs) as (spec, policy):
-        refuse_few(len(spec.prompts), budget)
-        context = attach_model(spec, policy, LARGEST_BLOCK)
-        if inputs.folder is not None:
-            return spec, sample_context(context, decide, budget, shown=shown)
-        with advice_progress(spec.name, len(spec.prompts), hidden=not shown) as line:
-            samples = Samples(context.subject)
-            return spec, sample_until(samples, decide, budget, line, seconds)
+    with borrow_model(inputs) as (what, policy):
+        refuse_few(len(what.prompts), budget)
+        if isinstance(what, RunSpec):
+            context = attach_model(what, policy, LARGEST_BLOCK)
+            return what, sample_context(context, decide, budget, shown=shown)
+        subject = make_subject(what, policy, LARGEST_BLOCK)
+        ended = sample_until(subject, {}, decide, budget, seconds=seconds, shown=shown)
+        return what, ended

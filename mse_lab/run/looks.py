@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.probe.streams import stream
+from mse_lab.run.loop import Batch, Item
 
 # Prompts of the first look, and completions of each: `results/stopping/splits.csv`.
 FIRST_PROMPTS, FIRST_COMPLETIONS = 48, 8
@@ -64,6 +65,18 @@ class Look(NamedTuple):
         first = min(FIRST_COMPLETIONS, self.completions)
         ends = dict.fromkeys([0, first, *later, self.completions])
         return [range(*pair) for pair in pairwise(ends)]
+
+    def items(self, index: int) -> list[Item]:
+        """List the blocks of a prompt as items of the measuring loop."""
+        return [(index, block.start, block.stop) for block in self.blocks]
+
+    def batches(self, order: Sequence[int]) -> list[Batch]:
+        """List what is measured together, by the order of all prompts: single blocks.
+
+        What a look has in common with another one is the same batches in both.
+        """
+        of_prompts = [self.items(index) for index in order[: self.prompts]]
+        return [(item,) for items in zip(*of_prompts, strict=True) for item in items]
 
 
 def keyed_order(seed: int, ids: Sequence[str]) -> list[int]:

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.run.advise import first_prompt
 from mse_lab.run.finish import peak_memory_bytes
 from mse_lab.run.prepare import RunContext, RunSpec, load
-from mse_lab.run.resume import begin_or_resume, find_finished, read_shard
-from mse_lab.run.run_probe import measure_prompts
+from mse_lab.run.run_probe import find_finished, measure_prompts
+from mse_lab.run.store import measuring
 
 ENOUGH = 2  # Prompts that are measured, or were by an earlier start.
 
@@ -70,14 +71,14 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | None:
     context = load(spec)
     loading = time.perf_counter() - began
     subject, prompts, pool = context.subject, len(spec.prompts), spec.probe.pool
-    with spec.processes.locked(spec.results.path):
-        todo = begin_or_resume(context, fresh=fresh)
-        done = prompts - len(todo)
-        if missing := max(min(ENOUGH, prompts) - done, 0):
-            chosen = choose([len(tokens) for tokens in subject.tokens], todo)[:missing]
-            measure_prompts(context, chosen, done)
-        shards = [read_shard(context, index) for index in range(prompts)]
-    seconds = sorted(shard.provenance.seconds for shard in shards if shard)
+    with measuring(context, PromptMeasurement, fresh=fresh) as store:
+        done = [index for index in range(prompts) if (index,) in store]
+        if lacking := max(min(ENOUGH, prompts) - len(done), 0):
+            todo = [index for index in range(prompts) if index not in done]
+            chosen = choose([len(tokens) for tokens in subject.tokens], todo)[:lacking]
+            measure_prompts(subject, store, chosen)
+            done += chosen
+        seconds = sorted(store[index,].provenance.seconds for index in done)
     left, gpus = prompts - len(seconds), subject.policy.devices
     on_gpus = [torch.cuda.max_memory_allocated(gpu) for gpu in gpus if gpu.type == "cuda"]
     return Plan(

@@ -23,6 +23,7 @@ from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder, identify_code
+from mse_lab.run.loop import Item
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.subject import Inputs, Subject, make_subject
 
@@ -34,7 +35,6 @@ NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}
 class RunSpec(Inputs):
     """What a run measures, and where its results go; without the model."""
 
-    name: str  # The probe's name, for tables and the progress bar.
     root: Path  # The project's folder, which relative paths may start from.
     results: ResultsFolder  # The folder of the results.
     # Hash of prompts and supplied completions, which must be the same when it is resumed.
@@ -67,9 +67,10 @@ class RunContext:
         probe = self.spec.probe.model_dump(mode="json", exclude=NOT_DRAWN)
         return digest([probe, self.spec.digest, self.identity])
 
-    def origin(self, index: int) -> str:
-        """Hash all that a prompt's measurement depends on."""
-        return digest([self._digest, self.spec.prompts[index].id])
+    def origin(self, item: Item) -> str:
+        """Hash all that the measurement of an item depends on."""
+        index, *block = item
+        return digest([self._digest, self.spec.prompts[index].id, *block])
 
 
 def digest_of(prompts: Sequence[Prompt], supplied: Supplied | None = None) -> str:

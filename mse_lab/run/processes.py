@@ -41,14 +41,6 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def await_files(paths: Sequence[Path], readable: Callable[[], bool] = lambda: True) -> None:
-    """Wait until files of another machine are here and `readable`; refuse a missing one."""
-    wait_until(lambda: all(path.exists() for path in paths) and readable(), PATIENCE)
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"{path}: is gone, or cannot be seen from here; start again")
-
-
 @contextmanager
 def lock(folder: Path) -> Iterator[str]:
     """Keep other starts out of a folder; the lock of a killed process is free.
@@ -99,7 +91,7 @@ class Processes:
         """Return the values of all processes, by rank; torchrun's are values of JSON."""
         return [value]
 
-    def deal(self, todo: Sequence[int]) -> Iterator[int]:
+    def deal(self, todo: Sequence[T]) -> Iterator[T]:
         """Yield the items that this process is to do; each goes to one process only."""
         return iter(todo)
 

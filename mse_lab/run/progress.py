@@ -1,22 +1,20 @@
 """Progress: the line that says how far a run or an advice is.
 
-A run counts its prompts, with their mean reward and share of cut completions. An advice
-does not know how many completions it needs: its total is those of the look under way, and
-it says what the last look gave.
+A run counts its prompts. An advice does not know how many completions it needs: its total
+is those of the look under way. Both say what completions are like, their mean reward and
+the share that was cut, an advice only until a look gives an answer.
 """
 
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Self
 
 from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
-from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.run.looks import Look, looks
+from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
 
 # Without a terminal a line is printed at every quarter and each minute.
 QUARTERS, MINUTE = 4, 60.0
@@ -27,19 +25,24 @@ LINE = "{desc}: {percentage:.0f}%, " + COUNTS
 
 
 class Tally(NamedTuple):
-    """Prompts measured since the start: how many, and sums over them."""
+    """What is measured since the start: how much, and sums over it."""
 
-    prompts: int = 0
+    done: int = 0  # Prompts of a run, or completions of an advice.
     reward: float = 0.0  # The sum of their mean rewards.
     truncated: float = 0.0  # The sum of their shares of completions cut at the token limit.
 
     @classmethod
-    def of(cls, prompt: PromptMeasurement) -> "Tally":
-        """Count one prompt."""
-        return cls(1, prompt.mean_reward, prompt.completions.truncated)
+    def of(cls, count: int, found: Sequence[PromptMeasurement | SampledPrompt]) -> Self:
+        """Count measurements, of equal shares, as so much."""
+        each = count / len(found)
+        reward = sum(one.mean_reward for one in found)
+        truncated = sum(one.completions.truncated for one in found)
+        return cls(count, each * reward, each * truncated)
 
     def __str__(self) -> str:
-        reward, truncated = self.reward / self.prompts, self.truncated / self.prompts
+        if not self.done:
+            return ""
+        reward, truncated = self.reward / self.done, self.truncated / self.done
         return f"mean reward {reward:.2f}, {truncated:.0%} cut"
 
 
@@ -47,7 +50,7 @@ def add_up(tallies: Iterable[Tally]) -> Tally:
     """Add tallies up, field by field.
 
     >>> add_up([Tally(1, 0.5, 0.25), Tally(1, 0.25, 0.0)])
-    Tally(prompts=2, reward=0.75, truncated=0.25)
+    Tally(done=2, reward=0.75, truncated=0.25)
     """
     return Tally(*(sum(column) for column in zip(*tallies, strict=True)))
 
@@ -91,74 +94,61 @@ def make_bar(**options: Any) -> std.tqdm:
     return std.tqdm(**options, bar_format=BAR, nrows=20) if columns() else Lines(**options)
 
 
-@contextmanager
-def progress(
-    name: str, prompts: int, done: int, *, hidden: bool
-) -> Iterator[Callable[[Tally], None]]:
-    """Show prompts done, the time left, and what their completions are like, unless hidden.
+class Progress:
+    """The line of a run or of an advice, to be closed by a `with`; nothing if `hidden`."""
 
-    Of all `prompts` an earlier start has measured `done`. Yield a function that shows the
-    tally of all processes.
-    """
-    if hidden:
-        yield lambda _: None
-        return
-    show_status()
-    options = {"total": prompts, "initial": done, "desc": name, "file": sys.stderr}
-    with make_bar(**options, unit="prompts") as bar:
+    def __init__(self, name: str, unit: str, *, hidden: bool) -> None:
+        self._options = {"desc": name, "unit": unit, "file": sys.stderr}
+        self._hidden, self._began = hidden, time.monotonic()
+        self._bar: std.tqdm | None = None  # There is none before the first total.
+        self._done, self._words = 0, ""
 
-        def show(tally: Tally) -> None:
-            if tally.prompts:
-                bar.set_postfix_str(str(tally), refresh=False)
-            refresh(bar, done + tally.prompts)
+    def __enter__(self) -> Self:
+        return self
 
-        show(Tally())
-        yield show
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
+    def begin(self, total: int, done: int) -> None:
+        """Begin to count up to a total, of which so much is done already.
 
-class AdviceProgress:
-    """Shows how far a look is, and what each gave; nothing without a bar."""
+        The time to come is by what this start has done, not by what an earlier one had.
+        """
+        self._done = done
+        if self._hidden:
+            return
+        if self._bar is None:
+            show_status()
+            self._bar = make_bar(**self._options, total=total, initial=done)
+        self._bar.total = total
+        self.show(Tally())
 
-    def __init__(self, bar: std.tqdm | None = None) -> None:
-        self._bar, self._began, self._resumed = bar, time.monotonic(), False
-
-    def begin(self, look: Look) -> Callable[[int], None]:
-        """Begin a look; give what shows how many completions there are."""
-        if (bar := self._bar) is None:
-            return lambda _: None
-        bar.total = look.drawn
-
-        def show(drawn: int) -> None:
-            if not self._resumed:  # What an earlier start has drawn took no time of this.
-                bar.initial, self._resumed = drawn, True
-            refresh(bar, drawn)
-
-        return show
+    def show(self, tally: Tally) -> None:
+        """Show what all processes have measured since it began to count."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(self._words or str(tally), refresh=False)
+            refresh(self._bar, self._done + tally.done)
 
     def tell(self, lines: Callable[[], Sequence[str]]) -> None:
         """Show lines that stay; they are made only where they are shown."""
-        for line in lines() if self._bar is not None else ():
+        if self._hidden:
+            return
+        show_status()
+        for line in lines():
             std.tqdm.write(line, file=sys.stderr)
 
-    def say(self, look: Look, words: str) -> None:
-        """Show what a look gave: after the bar, or in a line where there is no terminal."""
+    def say(self, prompts: int, drawn: int, words: str) -> None:
+        """Show what so many prompts and completions tell.
+
+        It stands after the bar, or in a line of its own where there is no terminal.
+        """
         if self._bar is None:
             return
         if columns():
-            self._bar.set_postfix_str(f"{look.prompts} prompts: {words}")
+            self._words = f"{prompts} prompts: {words}"
+            self._bar.set_postfix_str(self._words)
             return
         seconds = time.monotonic() - self._began
-        drawn = f"{look.prompts} prompts, {look.drawn:,} completions, {seconds:.0f} s"
-        print(f"{drawn}: {words}", file=sys.stderr)
-
-
-@contextmanager
-def advice_progress(name: str, prompts: int, *, hidden: bool) -> Iterator[AdviceProgress]:
-    """Show how far an advice by so many prompts is, unless `hidden`."""
-    if hidden:
-        yield AdviceProgress()
-        return
-    show_status()
-    options = {"total": next(looks(prompts)).drawn, "initial": 0, "desc": name}
-    with make_bar(**options, unit="completions", file=sys.stderr) as bar:
-        yield AdviceProgress(bar)
+        drawn_so = f"{prompts} prompts, {drawn:,} completions, {seconds:.0f} s"
+        print(f"{drawn_so}: {words}", file=sys.stderr)

@@ -267,8 +267,8 @@ def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
             )
 
 
-def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
-    """Draw, reward and score the completions of one prompt.
+def measure_prompt(subject: Subject, index: int, process: int = 0) -> PromptMeasurement:
+    """Draw, reward and score the completions of one prompt, in the process of this rank.
 
     The first prompt is also scored alone and padded, as a check.
     """
@@ -285,6 +285,7 @@ def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
         checks=_check(subject, index, pools, reference, blocks),
         provenance=Provenance(
             seconds=time.monotonic() - began,
+            process=process,
             threads=torch.get_num_threads(),
             retreated=subject.memory.retreated,
         ),

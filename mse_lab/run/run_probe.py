@@ -1,30 +1,71 @@
 """Run a probe into its folder, `results/<probe name>/`, or resume it where it stopped."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from mse_lab.errors import InputError
+from mse_lab.mse.measurement import PromptMeasurement
+from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.policy import Policy
-from mse_lab.run.finish import device_model, finish, peak_memory_bytes
-from mse_lab.run.prepare import RunContext, RunSpec, attach_model, load
-from mse_lab.run.progress import Tally, add_up, progress
-from mse_lab.run.resume import Outcome, begin_or_resume, find_finished, measure_and_keep
+from mse_lab.results.finished_run import repair
+from mse_lab.run.finish import Outcome, device_model, finish, peak_memory_bytes
+from mse_lab.run.loop import Batch, Store, fill, read
+from mse_lab.run.prepare import RunSpec, attach_model, load
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
+from mse_lab.run.progress import Progress
+from mse_lab.run.prompt import measure_prompt
+from mse_lab.run.store import measuring
+from mse_lab.run.subject import Subject
+
+
+def find_finished(
+    spec: RunSpec, identity: Mapping[str, str] | None = None, *, fresh: bool = False
+) -> Outcome | None:
+    """Find a finished run, repaired where needed; refuse another configuration's folder.
+
+    The checkpoint's identity is by default that of its present files. With `fresh` a
+    finished run does not count.
+    """
+    spec.results.refuse_foreign()
+    if fresh:
+        return None
+    results = spec.results
+    identity = identity or identify_model(spec.probe.model, spec.root)
+    results.refuse_other(spec.probe, spec.digest, {**identity, **spec.code})
+    repaired = repair(spec.name, spec.probe, spec.prompts, results)
+    if not results.is_complete():
+        return None
+    if damage := results.damage():
+        if not results.finished_prompts():
+            raise InputError(damage)
+        results.mark_incomplete()
+        return None
+    results.drop_shards()
+    written = results.read_checks()
+    return Outcome(
+        written.checks,
+        written.warnings,
+        finished_before=True,
+        diagnostics=results.read("diagnostics.json", None),
+        repaired=repaired,
+    )
 
 
 def measure_prompts(
-    context: RunContext, indices: Iterable[int], done: int, *, shown: bool = True
+    subject: Subject,
+    store: Store[PromptMeasurement],
+    indices: Iterable[int],
+    processes: Processes = SINGLE_PROCESS,
+    *,
+    shown: bool = True,
 ) -> None:
-    """Measure prompts in this process; wait until all processes have measured theirs.
+    """Measure those of these prompts that a store lacks, with a line of progress."""
 
-    `done` prompts were measured by an earlier start.
-    """
-    spec, tally = context.spec, Tally()
-    processes = spec.processes
+    def measure(batch: Batch) -> list[PromptMeasurement]:
+        return [measure_prompt(subject, index, processes.rank) for (index,) in batch]
+
     hidden = not (shown and processes.first)
-    with progress(spec.name, len(spec.prompts), done, hidden=hidden) as show:
-        for index in indices:
-            tally = add_up([tally, Tally.of(measure_and_keep(context, index))])
-            show(processes.total(tally))
-        processes.meet(lambda: show(processes.total(tally)))
-        show(processes.total(tally))
+    with Progress(subject.name, "prompts", hidden=hidden) as line:
+        fill(store, [((index,),) for index in indices], measure, processes, line)
 
 
 def execute(
@@ -37,7 +78,7 @@ def execute(
     """
     held = attach_model(spec, policy) if policy else None
     identity = held.of_model if held else None
-    processes, folder = spec.processes, spec.results.path
+    processes, indices = spec.processes, range(len(spec.prompts))
     # After a lost process, a restart keeps what this command has measured.
     fresh = fresh and not processes.restarted
     outcome = processes.agree(
@@ -46,12 +87,13 @@ def execute(
     if outcome:
         return outcome
     context = held or load(spec)
-    # An old run is removed only now, when all input is known to be usable.
-    processes.meet()
-    with processes.locked(folder):
-        todo = processes.agree(lambda: begin_or_resume(context, fresh=fresh))
-        done = len(spec.prompts) - len(todo)
-        measure_prompts(context, processes.deal(todo), done, shown=shown)
+    with measuring(context, PromptMeasurement, fresh=fresh) as store:
+        measure_prompts(context.subject, store, indices, processes, shown=shown)
         devices = processes.gather(device_model(context.subject.policy.device))
         peaks = processes.gather(peak_memory_bytes())
-        return processes.agree(lambda: finish(context, devices, max(peaks)), Outcome)
+
+        def end() -> Outcome:
+            prompts = read(store, [(index,) for index in indices])
+            return finish(context, prompts, devices, max(peaks))
+
+        return processes.agree(end, Outcome)

@@ -17,6 +17,8 @@ from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
 from mse_lab.policy.completions import Completions
 from mse_lab.probe.streams import stream
+from mse_lab.run.looks import MOST_SCORED
+from mse_lab.run.loop import Batch
 from mse_lab.run.memory import attempt
 from mse_lab.run.prompt import (
     draw_pool,
@@ -75,7 +77,6 @@ def sample_prompt(
     subject: Subject,
     index: int,
     completions: range,
-    most: tuple[int, int] | None = None,
     *,
     checked: bool = False,
 ) -> SampledPrompt:
@@ -83,13 +84,13 @@ def sample_prompt(
 
     The result depends on the subject, the prompt and the arguments alone: it is the same in
     any order of the prompts and in any process. The numbers of the `completions` key their
-    uniform numbers, `most` is as in `choose_scored`, and where it is `checked` the gradient
-    is compared with that of plain autograd.
+    uniform numbers, and where it is `checked` the gradient is compared with that of plain
+    autograd.
     """
     began, start = time.monotonic(), completions.start
     pool = draw_pool(subject, index, POOL, completions)
     rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
-    scored_K = choose_scored(pool.rewards_N, most, rng)
+    scored_K = choose_scored(pool.rewards_N, MOST_SCORED, rng)
     weights_K = gradient_weights(pool.rewards_N, scored_K)
     scored = pool.completions[scored_K]
     scores, gradient_D = _score(subject, index, scored, weights_K)
@@ -109,3 +110,13 @@ def sample_prompt(
         law_gap=law_gap(scored.log_probs_N, scores.log_probs_N, scored.lengths_N),
         gradient_gap=gap,
     )
+
+
+def sample_batch(subject: Subject, batch: Batch, checked: int) -> list[SampledPrompt]:
+    """Sample the blocks of a batch; check the gradient of the first one of a prompt."""
+    return [
+        sample_prompt(
+            subject, index, range(start, stop), checked=(index, start) == (checked, 0)
+        )
+        for index, start, stop in batch
+    ]

@@ -22,6 +22,7 @@ from mse_lab.scores.reference import Gradient
 class Inputs:
     """What is measured, without the model."""
 
+    name: str  # The probe's name, for tables and the progress bar.
     probe: Probe  # The settings: sampling, pool sizes, group sizes, seed.
     prompts: Sequence[Prompt]
     reward: Reward  # The reward, tried on every prompt.

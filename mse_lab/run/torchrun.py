@@ -98,7 +98,7 @@ class TorchrunProcesses(Processes):
         self.meet()
         return [self._get(f"{key}/{rank}") for rank in range(self.count)]
 
-    def deal(self, todo: Sequence[int]) -> Iterator[int]:
+    def deal(self, todo: Sequence[T]) -> Iterator[T]:
         """Yield the items that this process is to do; `todo` must be the same in all."""
         self._deals += 1
         key = f"deal/{self._deals}"

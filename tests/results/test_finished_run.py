@@ -6,7 +6,7 @@ import run_mse
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import FROM_POOLS, MANIFEST
-from mse_lab.run import prepare, resume
+from mse_lab.run import prepare, run_probe
 from results.test_integrity import DAMAGES, put
 
 
@@ -94,7 +94,7 @@ def test_damage_beside_shards_is_mended_from_them(project, copy, monkeypatch):
     assert run_mse.main([*words, "--fresh"]) == 0
     DAMAGES["cut"](copy.file("mse.csv"))
     DAMAGES["cut"](copy.file("completions.jsonl"))
-    monkeypatch.setattr(resume, "measure_prompt", None)
+    monkeypatch.setattr(run_probe, "measure_prompt", None)
     assert run_mse.main(words) == 0
     assert copy.file("mse.csv").read_bytes() == expected
     assert not copy.damage()

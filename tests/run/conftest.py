@@ -33,7 +33,7 @@ def subject_of(checkpoint, tmp_path):
     prompts = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]
 
     def make(reward=parity, scored=None, **options):
-        inputs = Inputs(probe=probe, prompts=prompts, reward=reward, **options)
+        inputs = Inputs(name="two", probe=probe, prompts=prompts, reward=reward, **options)
         return make_subject(inputs, policy, scored)
 
     return make

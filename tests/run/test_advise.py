@@ -10,7 +10,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.results.folder import ADVICE
-from mse_lab.run import samples as kept
+from mse_lab.run import sample
 from mse_lab.run.advise import (
     _Deadline,
     refuse_few,
@@ -19,22 +19,13 @@ from mse_lab.run.advise import (
     sample_until,
 )
 from mse_lab.run.looks import Look, looks
-from mse_lab.run.prepare import prepare
-from mse_lab.run.progress import AdviceProgress
+from mse_lab.run.prepare import load, prepare
+from mse_lab.run.processes import Processes
 
 
 class Said(NamedTuple):
     stop: bool
     words: str
-
-
-class Listening(AdviceProgress):
-    def __init__(self):
-        super().__init__()
-        self.said = []
-
-    def say(self, look, words):
-        self.said.append((look, words))
 
 
 def deciding(*stops):
@@ -82,7 +73,7 @@ def test_it_goes_on_until_a_look_says_stop(measure, capsys):
 
 def test_a_later_start_says_the_same_without_sampling(measure, monkeypatch):
     first = measure(deciding(False, True)[0])
-    monkeypatch.setattr(kept, "sample_prompt", None)
+    monkeypatch.setattr(sample, "sample_prompt", None)
     again = measure(deciding(False, True)[0])
     for one, other in zip(chain(*first.prompts), chain(*again.prompts), strict=True):
         for name in vars(one):
@@ -99,12 +90,12 @@ def test_a_later_start_says_the_same_without_sampling(measure, monkeypatch):
 )  # fmt: skip
 def test_what_ends_it_where_nothing_is_known(measure, budget, last, stopped, monkeypatch):
     """The number of completions alone: samples of one size stand for all."""
-    honest = kept.sample_prompt
+    honest = sample.sample_prompt
     monkeypatch.setattr(
-        kept,
+        sample,
         "sample_prompt",
-        lambda subject, index, block, most, *, checked: honest(
-            subject, index, range(16), most, checked=checked
+        lambda subject, index, block, *, checked: honest(
+            subject, index, range(16), checked=checked
         ),
     )
     found = measure(lambda table: Said(False, ""), budget=budget)
@@ -176,21 +167,14 @@ def test_a_sample_warns_as_a_run_does(measure):
 def test_only_the_first_process_looks(measure, probe, tmp_path):
     """The others hear that it is over."""
 
-    class Second:
+    class Second(Processes):
+        rank = 1
+
         def agree(self, decide, kind=None):
-            return True
+            return [] if kind else True
 
-    class OfTheSecond:
-        order, processes = range(5), Second()
-
-        class subject:
-            pass
-
-        def measure(self, look, show):
-            show(1)
-
-    OfTheSecond.subject.probe = probe
-    found = sample_until(OfTheSecond(), lambda samples: 1 / 0, None, Listening())
+    subject = load(prepare("small", probe, tmp_path / "out", tmp_path)).subject
+    found = sample_until(subject, {}, lambda table: 1 / 0, None, Second())
     assert (found.stopped, found.prompts, found.decision) == ("regret", [], None)
 
 
@@ -211,16 +195,18 @@ def test_no_look_is_begun_that_would_end_too_late(seconds, look, monkeypatch):
     now = 0.0
     monkeypatch.setattr("mse_lab.run.advise.time", SimpleNamespace(monotonic=lambda: now))
     deadline = _Deadline(seconds)
-    done = []
+    drawn = 0
     for each in takewhile(deadline.allows, looks(5, 120)):
-        now = each.drawn
-        deadline.show(done.append, each.drawn)
-    assert done[-1] == Look(*look).drawn
+        deadline.heed(each.drawn - drawn)
+        now = drawn = each.drawn
+    assert drawn == Look(*look).drawn
 
 
 def test_a_look_that_takes_too_long_is_given_up(monkeypatch):
     monkeypatch.setattr(
-        "mse_lab.run.advise.time", SimpleNamespace(monotonic=iter([0.0, 11.0]).__next__)
+        "mse_lab.run.advise.time", SimpleNamespace(monotonic=iter([0.0, 9, 11]).__next__)
     )
+    deadline = _Deadline(10)
+    deadline.heed(16)
     with pytest.raises(InputError, match="16 completions took the 10 s that there are"):
-        _Deadline(10).show(print, 16)
+        deadline.heed(8)

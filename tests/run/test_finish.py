@@ -3,13 +3,11 @@
 import json
 import platform
 import subprocess
-from dataclasses import replace
 
 import pytest
 import torch
 
 from measurements import change
-from mse_lab.results.shard import save_shard
 from mse_lab.run.finish import (
     describe_environment,
     describe_threads,
@@ -18,31 +16,23 @@ from mse_lab.run.finish import (
     peak_memory_bytes,
 )
 from mse_lab.run.prepare import load, prepare
-from mse_lab.run.processes import Processes
-from mse_lab.run.resume import begin_or_resume, measure_and_keep
-
-
-def second_process():
-    one = Processes()
-    one.rank = 1
-    return one
+from mse_lab.run.prompt import measure_prompt
 
 
 def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     """Seconds are those of the slowest; a device that two share is named once."""
     out = tmp_path / "out"
     context = load(prepare("small", probe, out, tmp_path))
-    second = replace(context, spec=replace(context.spec, processes=second_process()))
     seconds = [0.0, 0.0, 0.0]
-    for index in begin_or_resume(context, fresh=False):
+    prompts = []
+    for index in range(5):
         rank = index % 2
-        prompt = measure_and_keep([context, second][rank], index)
+        prompt = measure_prompt(context.subject, index, rank)
         how = prompt.provenance
         slower = {"seconds": how.seconds + 10 * rank, "threads": how.threads + rank}
-        slow = change(prompt, **slower)
-        save_shard(slow, context.spec.results.shard(index), context.origin(index))
-        seconds[rank] += slow.provenance.seconds
-    outcome = finish(context, ["A", "B", "A"], peak_memory=7)
+        prompts.append(change(prompt, **slower))
+        seconds[rank] += prompts[-1].provenance.seconds
+    outcome = finish(context, prompts, ["A", "B", "A"], peak_memory=7)
     found = json.loads((out / "environment.json").read_text())
     assert found["process_seconds"] == pytest.approx(seconds, abs=0.051)
     assert found["seconds"] == pytest.approx(seconds[1], abs=0.051)

@@ -20,7 +20,7 @@ from models import random_model, write_adapter
 from mse_lab.api import measure as public_api
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_table
-from mse_lab.run import resume
+from mse_lab.run import run_probe
 
 ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
 SETTINGS = {
@@ -98,18 +98,18 @@ def test_nothing_is_written_and_nothing_shown(parts, result, tmp_path, monkeypat
 def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
     """Which is gone on with, found when it is done, and not taken for another model's."""
     out, measured, stop = tmp_path / "step-100", [], {2}
-    measure_prompt = resume.measure_prompt
+    measure_prompt = run_probe.measure_prompt
 
-    def noted(bench, index):
+    def noted(bench, index, process):
         if index in stop:
             raise KeyboardInterrupt
         measured.append(index)
-        return measure_prompt(bench, index)
+        return measure_prompt(bench, index, process)
 
     def reward(text, prompt):
         return float(text.strip() == "2")
 
-    monkeypatch.setattr(resume, "measure_prompt", noted)
+    monkeypatch.setattr(run_probe, "measure_prompt", noted)
     with pytest.raises(KeyboardInterrupt):
         measure(parts, reward=reward, out=out)
     stop.clear()

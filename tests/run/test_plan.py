@@ -5,7 +5,7 @@ import json
 import pytest
 
 import run_mse
-from mse_lab.run import memory, resume
+from mse_lab.run import memory, run_probe
 from mse_lab.run.plan import plan_probe
 from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute
@@ -14,13 +14,13 @@ from mse_lab.run.run_probe import execute
 @pytest.fixture
 def measured(monkeypatch):
     """The prompts that are measured, as they are."""
-    found, measure = [], resume.measure_prompt
+    found, measure = [], run_probe.measure_prompt
 
-    def noted(context, index):
+    def noted(subject, index, process):
         found.append(index)
-        return measure(context, index)
+        return measure(subject, index, process)
 
-    monkeypatch.setattr(resume, "measure_prompt", noted)
+    monkeypatch.setattr(run_probe, "measure_prompt", noted)
     return found
 
 

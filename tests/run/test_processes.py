@@ -17,9 +17,9 @@ from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.checks import Check
 from mse_lab.run import torchrun as several
+from mse_lab.run.finish import Outcome
 from mse_lab.run.processes import LOCK, lock, wait_until
 from mse_lab.run.progress import Tally
-from mse_lab.run.resume import Outcome
 from mse_lab.run.torchrun import TorchrunProcesses, name_start
 from torchrun_starts import ROOT, ours, torchrun
 

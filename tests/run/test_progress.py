@@ -11,8 +11,7 @@ from contextlib import suppress
 import pytest
 
 from mse_lab.run import progress as shown_progress
-from mse_lab.run.looks import Look
-from mse_lab.run.progress import Tally, advice_progress, progress
+from mse_lab.run.progress import Progress, Tally
 
 LONGEST = Tally(57, 28.5, 14.25)
 
@@ -51,13 +50,24 @@ def drawn(text):
     ]
 
 
+def count(line, *tallies, total=60, done=2):
+    """Count up to a total, with a line as that of a run."""
+    with line:
+        line.begin(total, done)
+        for tally in tallies:
+            line.show(tally)
+
+
+def run_line(name="tiny/base", *, hidden=False):
+    return Progress(name, "prompts", hidden=hidden)
+
+
 @pytest.mark.parametrize("columns", [200, 80, 60, 40, 0])
 def test_the_line_fits_the_terminal(columns, terminal):
     """A terminal that does not know its columns counts as one of 80."""
     resize, read = terminal
     resize(columns)
-    with progress("tiny/base", 60, 2, hidden=False) as show:
-        show(LONGEST)
+    count(run_line(), LONGEST)
     first, *_, last = drawn(read())
     assert first.startswith("tiny/base: 3%|")
     assert last.startswith("tiny/base: 98%|"[: (columns or 80) - 1])
@@ -70,25 +80,23 @@ def test_the_line_fits_the_terminal(columns, terminal):
 def test_a_terminal_may_be_resized(terminal):
     resize, read = terminal
     resize(80)
-    with progress("tiny/base", 60, 2, hidden=False) as show:
-        show(LONGEST)
+    with run_line() as line:
+        line.begin(60, 2)
+        line.show(LONGEST)
         resize(30)
-        show(LONGEST)
+        line.show(LONGEST)
     *_, wide, narrow, _ = drawn(read())
     assert len(wide) > 60
     assert len(narrow) < 30
 
 
 def test_without_a_terminal_lines_are_few(capsys):
-    with progress("small", 100, 20, hidden=False) as show:
-        for prompts in range(1, 81):
-            show(Tally(prompts, 0.5 * prompts, 0.25 * prompts))
-        show(Tally(80, 40.0, 20.0))
+    tallies = [Tally(n, 0.5 * n, 0.25 * n) for n in [*range(1, 81), 80]]
+    count(run_line("small"), *tallies, total=100, done=20)
     lines = capsys.readouterr().err.splitlines()
     starts = [f"small: {n}%, {n}/100 prompts [" for n in (25, 50, 75, 100)]
-    assert [line.startswith(one) for line, one in zip(lines, starts, strict=True)] == [
-        True
-    ] * 4
+    assert len(lines) == 4
+    assert all(map(str.startswith, lines, starts)), lines
     assert lines[-1].endswith(", mean reward 0.50, 25% cut]")
     assert all(line.isprintable() for line in lines)
 
@@ -96,35 +104,33 @@ def test_without_a_terminal_lines_are_few(capsys):
 def test_without_a_terminal_a_long_run_tells_every_minute(capsys, monkeypatch):
     now = 0.0
     monkeypatch.setattr(shown_progress.time, "monotonic", lambda: now)
-    with progress("small", 1000, 0, hidden=False) as show:
+    with run_line("small") as line:
+        line.begin(1000, 0)
         for prompts in range(1, 101):
             now = 7.0 * prompts
-            show(Tally(prompts))
+            line.show(Tally(prompts))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 700 // 63
     assert lines[0].startswith("small: 1%, 9/1000 prompts [")
 
 
-def test_another_process_shows_nothing(capsys):
-    with progress("small", 5, 2, hidden=True) as show:
-        show(Tally(1, 0.5, 0.25))
-    assert not capsys.readouterr().err
-
-
 def show_looks(*, hidden=False):
     """The second start of an advice, which finds 16 completions."""
-    with advice_progress("small", 60, hidden=hidden) as line:
-        show = line.begin(Look(48, 8))
-        for drawn in (16, 200, 384):
-            show(drawn)
-        line.say(Look(48, 8), "best group size 4 to 12")
-        line.begin(Look(48, 16))(576)
+    with Progress("small", "completions", hidden=hidden) as line:
+        line.tell(lambda: ["first prompt: 1 2"])
+        line.begin(384, 16)
+        for more in (184, 368):
+            line.show(Tally(more, more / 2, more / 4))
+        line.say(48, 384, "best group size 4 to 12")
+        line.begin(768, 384)
+        line.show(Tally(192, 96.0, 48.0))
 
 
 def test_looks_where_there_is_no_terminal(capsys, monkeypatch):
     monkeypatch.setattr(shown_progress, "columns", lambda: 0)
     show_looks()
     starts = [
+        "first prompt: 1 2",
         "small: 52%, 200/384 completions [",
         "small: 100%, 384/384 completions [",
         "48 prompts, 384 completions, 0 s: best group size 4 to 12",
@@ -136,14 +142,17 @@ def test_looks_where_there_is_no_terminal(capsys, monkeypatch):
 
 
 def test_looks_at_a_terminal(terminal):
+    """What completions are like, until a look says what is known."""
     resize, read = terminal
     resize(100)
     show_looks()
-    first, *lines, last = drawn(read())
-    assert "0/384 completions [" in first
-    assert any("384/384 completions [" in line for line in lines)
+    _, first, *lines, last = drawn(read())
+    assert "16/384 completions [" in first
+    [before] = [line for line in lines if "200/384 completions [" in line]
+    assert before.endswith(", mean reward 0.50, 25% cut]")
     assert any(line.endswith(", 48 prompts: best group size 4 to 12]") for line in lines)
     assert "576/768 completions [" in last
+    assert last.endswith(", 48 prompts: best group size 4 to 12]")
 
 
 def test_the_time_to_come_is_by_what_this_start_has_drawn(terminal, monkeypatch):
@@ -152,15 +161,15 @@ def test_the_time_to_come_is_by_what_this_start_has_drawn(terminal, monkeypatch)
     resize(100)
     now = 0.0
     monkeypatch.setattr(shown_progress.std, "time", lambda: now)
-    with advice_progress("small", 60, hidden=False) as line:
-        show = line.begin(Look(48, 8))
-        show(200)
+    with Progress("small", "completions", hidden=False) as line:
+        line.begin(384, 200)
         line._bar._time = lambda: now
         now += 10 + line._bar.start_t
-        show(284)
+        line.show(Tally(84))
     assert "284/384 completions [00:10<00:11" in read()
 
 
-def test_another_process_shows_nothing_of_looks(capsys):
+def test_another_process_shows_nothing(capsys):
+    count(run_line(hidden=True), LONGEST)
     show_looks(hidden=True)
     assert not capsys.readouterr().err

@@ -8,7 +8,7 @@ import transformers
 
 import run_mse
 from models import write_checkpoint
-from mse_lab.run import samples
+from mse_lab.run import sample
 
 PROMPTS = 50
 
@@ -61,13 +61,13 @@ def test_a_larger_budget_goes_on(advise, monkeypatch):
     words = "--set", "interval.level=0.999"
     small = advise("--budget", 384, *words)[1]
     assert (small["stopped"], small["completions"]) == ("budget", 384)
-    honest, drawn = samples.sample_prompt, []
+    honest, drawn = sample.sample_prompt, []
 
     def counted(subject, index, block, *given, **settings):
         drawn.append(len(block))
         return honest(subject, index, block, *given, **settings)
 
-    monkeypatch.setattr(samples, "sample_prompt", counted)
+    monkeypatch.setattr(sample, "sample_prompt", counted)
     large = advise("--budget", 416, *words)[1]
     assert large["completions"] == 400
     assert sum(drawn) == 16
@@ -77,7 +77,7 @@ def test_a_larger_budget_goes_on(advise, monkeypatch):
 
 def test_an_interruption_loses_nothing_but_the_prompt_under_way(advise, monkeypatch):
     expected = advise("--budget", 416, out="whole")[1]
-    honest, drawn = samples.sample_prompt, []
+    honest, drawn = sample.sample_prompt, []
 
     def interrupted(subject, index, *given, **settings):
         drawn.append(index)
@@ -85,7 +85,7 @@ def test_an_interruption_loses_nothing_but_the_prompt_under_way(advise, monkeypa
             raise KeyboardInterrupt
         return honest(subject, index, *given, **settings)
 
-    monkeypatch.setattr(samples, "sample_prompt", interrupted)
+    monkeypatch.setattr(sample, "sample_prompt", interrupted)
     assert advise("--budget", 416)[0] == 130
     assert advise("--budget", 416)[1] == expected
     # The fifth was begun twice, none of the others.

@@ -1,0 +1,86 @@
+"""The measuring loop: what a store lacks is dealt to the processes, measured and stored.
+
+    for batch in deal(missing): store[batch] = measure(batch)
+
+A run asks for its prompts, an advice for blocks of completions; both come here. A store is
+a `dict`, or the shards in a folder (`run/store.py`), from which a later start goes on.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
+from mse_lab.run.processes import PATIENCE, Processes, wait_until
+from mse_lab.run.progress import Progress, Tally, add_up
+
+# The index of a prompt; for a block of its completions also the numbers start and stop.
+Item = tuple[int, ...]
+
+# Items that are measured together. Since that may change the last digit, a batch depends on
+# the configuration alone, never on what is missing.
+Batch = tuple[Item, ...]
+
+T = TypeVar("T")
+Measured = TypeVar("Measured", PromptMeasurement, SampledPrompt)
+
+
+class Store(Protocol[T]):
+    """Where measurements are, by item."""
+
+    def __contains__(self, item: Item, /) -> bool:
+        """Whether an item is measured."""
+
+    def __getitem__(self, item: Item, /) -> T:
+        """Give what an item's measurement has found."""
+
+    def __setitem__(self, item: Item, measured: T, /) -> None:
+        """Store a measurement."""
+
+
+def missing(store: Store[T], batches: Sequence[Batch]) -> list[Batch]:
+    """List the batches of which an item is not measured."""
+    return [batch for batch in batches if not all(item in store for item in batch)]
+
+
+def size(batches: Sequence[Batch]) -> int:
+    """Count as the progress line does: prompts of a run, or completions of an advice.
+
+    >>> size([((3,),), ((4,),)]), size([((3, 0, 8), (4, 0, 8))])
+    (2, 16)
+    """
+    blocks = [block for batch in batches for _, *block in batch]
+    return sum(block[1] - block[0] if block else 1 for block in blocks)
+
+
+def fill(
+    store: Store[Measured],
+    batches: Sequence[Batch],
+    measure: Callable[[Batch], Sequence[Measured]],
+    processes: Processes,
+    line: Progress,
+) -> None:
+    """Measure the batches of which a store lacks an item, and store their items.
+
+    Each process takes the next batch when it is free, and returns when all are measured.
+    """
+    todo = processes.agree(lambda: missing(store, batches), list[Batch])
+    line.begin(size(batches), size(batches) - size(todo))
+    tally = Tally()
+
+    def show() -> None:
+        line.show(processes.total(tally))
+
+    for batch in processes.deal(todo):
+        found = measure(batch)
+        for item, measured in zip(batch, found, strict=True):
+            store[item] = measured
+        tally = add_up([tally, Tally.of(size([batch]), found)])
+        show()
+    processes.meet(show)
+    show()
+
+
+def read(store: Store[T], items: Sequence[Item]) -> list[T]:
+    """Read measurements, once this machine sees what others have written."""
+    wait_until(lambda: all(item in store for item in items), PATIENCE)
+    return [store[item] for item in items]

@@ -1,0 +1,262 @@
+"""The measuring loop: nothing is measured twice, nothing that is spoilt is trusted.
+
+Every test is made of a run's prompts and of an advice's blocks of completions.
+"""
+
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mse_lab.errors import InputError
+from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
+from mse_lab.results.files import write_arrays
+from mse_lab.results.shard import as_arrays
+from mse_lab.run import loop
+from mse_lab.run.looks import Look, keyed_order
+from mse_lab.run.prepare import load, prepare
+from mse_lab.run.processes import SINGLE_PROCESS
+from mse_lab.run.progress import Progress, Tally
+from mse_lab.run.prompt import measure_prompt
+from mse_lab.run.sample import sample_batch
+from mse_lab.run.store import Shards, measuring
+from pretended_processes import OfTwo
+
+IDS = [f"p{index}" for index in range(5)]
+LOOK = Look(5, 16)  # Two blocks of each prompt.
+
+
+class Line(Progress):
+    """A line that keeps what it is told."""
+
+    def __init__(self):
+        super().__init__("small", "prompts", hidden=True)
+        self.shown = []
+
+    def begin(self, total, done):
+        self.total, self.done = total, done
+
+    def show(self, tally):
+        self.shown.append(self.done + tally.done)
+        self.tally = tally
+
+
+class Task:
+    """What a command asks for; keeps what is measured, and is interrupted where it ends."""
+
+    def __init__(self, context, kind):
+        self.context, self.kind = context, kind
+        self.measured, self.ends = [], []
+        order = keyed_order(0, IDS)
+        self.batches = [((index,),) for index in range(5)]
+        if kind is SampledPrompt:
+            self.batches = LOOK.batches(order)
+        self.first = order[0]
+
+    def measure(self, batch):
+        if batch in self.ends:
+            raise KeyboardInterrupt
+        self.measured.append(batch)
+        if self.kind is SampledPrompt:
+            return sample_batch(self.context.subject, batch, checked=self.first)
+        return [measure_prompt(self.context.subject, index) for (index,) in batch]
+
+    def shards(self, **changes):
+        return Shards(self.kind, replace(self.context, **changes))
+
+    def fill(self, store, batches=None, processes=SINGLE_PROCESS):
+        line = Line()
+        loop.fill(store, batches or self.batches, self.measure, processes, line)
+        return line
+
+    def items(self):
+        return [item for batch in self.batches for item in batch]
+
+
+@pytest.fixture(params=[PromptMeasurement, SampledPrompt], ids=["prompts", "blocks"])
+def task(request, probe, tmp_path):
+    scored = 16 if request.param is SampledPrompt else None
+    context = load(prepare("small", probe, tmp_path / "out", tmp_path), scored)
+    return Task(context, request.param)
+
+
+@pytest.fixture
+def whole(task):
+    """What one process measures in memory."""
+    store = {}
+    task.fill(store)
+    task.measured.clear()
+    return store
+
+
+def same(task, store, whole):
+    for item, measured in zip(task.items(), loop.read(store, task.items()), strict=True):
+        found, expected = as_arrays(measured), as_arrays(whole[item])
+        for name in found.keys() - {"seconds", "process"}:
+            np.testing.assert_array_equal(found[name], expected[name])
+    return True
+
+
+def test_a_folder_gives_what_memory_gives_and_the_line_counts(task, whole):
+    shards = task.shards()
+    line = task.fill(shards)
+    count = {PromptMeasurement: 5, SampledPrompt: 5 * 16}[task.kind]
+    step = count // len(task.batches)
+    assert (line.total, line.done) == (count, 0)
+    assert line.shown == [*range(step, count + 1, step), count]
+    rewards = [one.mean_reward for one in whole.values()]
+    cut = [one.completions.truncated for one in whole.values()]
+    expected = f"mean reward {np.mean(rewards):.2f}, {np.mean(cut):.0%} cut"
+    assert str(line.tally) == expected
+    assert task.measured == task.batches
+    assert same(task, task.shards(), whole)
+
+
+def test_what_is_there_is_gone_on_with(task, whole):
+    """A kill loses what is being measured, and nothing else."""
+    task.ends.append(task.batches[3])
+    with pytest.raises(KeyboardInterrupt):
+        task.fill(task.shards())
+    task.ends.clear()
+    assert task.measured == task.batches[:3]
+    task.measured.clear()
+    line = task.fill(task.shards())
+    assert task.measured == task.batches[3:]
+    assert line.done == loop.size(task.batches[:3])
+    assert line.shown[-1] == line.total
+    assert same(task, task.shards(), whole)
+
+
+def test_a_batch_is_measured_whole(task, whole):
+    """What is missing does not decide what is measured together."""
+    batches = [
+        (*one, *other) for one, other in zip(task.batches, task.batches[1:], strict=False)
+    ][::2]
+    store = {task.items()[1]: whole[task.items()[1]]}
+    task.fill(store, batches)
+    assert task.measured == batches
+    task.measured.clear()
+    task.fill(store, batches)
+    assert not task.measured
+
+
+def test_processes_share_what_is_missing(task, whole):
+    """Each takes every other batch, and the first reads what the second has written."""
+    for rank in (1, 0):
+        processes, shards = OfTwo(rank, task.batches), task.shards()
+        line = task.fill(shards, processes=processes)
+        assert line.tally.done == loop.size(task.batches[rank::2])
+    assert len(task.context.spec.results.shards()) == len(task.batches)
+    assert same(task, shards, whole)
+
+
+def flip_rewards(path):
+    arrays = dict(np.load(path))
+    write_arrays(path, arrays | {"rewards_N": 1 - arrays["rewards_N"]})
+
+
+def older(path):
+    arrays = dict(np.load(path))
+    write_arrays(path, {name: arrays[name] for name in arrays if name != "version"})
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-99])
+
+
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def anothers(path):
+    other = next(one for one in sorted(path.parent.iterdir()) if one != path)
+    shutil.copy(other, path)
+
+
+@pytest.mark.parametrize("spoil", [flip_rewards, older, cut, pipe, anothers])
+def test_what_is_spoilt_is_measured_again(spoil, task, whole, capsys):
+    with measuring(task.context, task.kind, fresh=False) as shards:
+        task.fill(shards)
+    path = task.context.spec.results.shard(*task.batches[2])
+    spoil(path)
+    task.measured.clear()
+    with measuring(task.context, task.kind, fresh=False) as shards:
+        task.fill(shards)
+        assert same(task, shards, whole)
+    assert task.measured == [task.batches[2]]
+    said = capsys.readouterr().err
+    assert f"1 measurements are made again: what there is of them ({path.name} in" in said
+
+
+def test_a_file_is_of_all_that_was_measured(task):
+    """Of the probe, its prompts, the item, the checkpoint and the reward."""
+    context = task.context
+    spec, subject = context.spec, context.subject
+    policy = replace(subject.policy, identity={"model": "another"})
+    others = [
+        {"spec": replace(spec, probe=spec.probe.model_copy(update={"seed": 1}))},
+        {"spec": replace(spec, digest="of other prompts")},
+        {"spec": replace(spec, code={"reward": "another"})},
+        {"subject": replace(subject, policy=policy)},
+        {"answers": {"answer of the model": "another"}},
+    ]
+    [item], [other] = task.batches[:2]
+    origins = {replace(context, **changes).origin(item) for changes in ({}, *others)}
+    assert len(origins | {context.origin(other), context.origin((*item, 8))}) == 8
+    task.fill(task.shards(), task.batches[:1])
+    assert item in task.shards()
+    assert not any(item in task.shards(**changes) for changes in others)
+
+
+def test_an_older_file_that_is_seen_first(task, monkeypatch):
+    """Another machine has measured it again; here the file system is a moment behind."""
+    task.fill(task.shards(), task.batches[:1])
+    [path] = (task.context.spec.results.path / "shards").iterdir()
+    newer = path.read_bytes()
+    path.write_bytes(b"of an earlier version")
+    monkeypatch.setattr(
+        "mse_lab.run.processes.time.sleep", lambda _: path.write_bytes(newer)
+    )
+    assert loop.read(task.shards(), task.batches[0])
+
+
+def test_a_file_that_nobody_sees(task, monkeypatch):
+    monkeypatch.setattr(loop, "PATIENCE", 0.0)
+    with pytest.raises(InputError, match=r"\.npz: is gone, or cannot be seen from here"):
+        loop.read(task.shards(), task.items())
+
+
+def test_a_fresh_start_finds_nothing(task, tmp_path):
+    """Also where shards lie elsewhere, by a link; what is not ours stays."""
+    results, elsewhere = task.context.spec.results, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    results.path.mkdir()
+    results.file("shards").symlink_to(elsewhere)
+    for fresh, lacking in [(False, 10), (False, 9), (True, 10)]:
+        with measuring(task.context, task.kind, fresh=fresh) as shards:
+            found = len(loop.missing(shards, task.batches))
+            assert found == lacking - 10 + len(task.batches)
+            task.fill(shards, task.batches[:1])
+            (elsewhere / "notes").write_text("mine")
+    [item] = task.batches[1]
+    results.shard(item).mkdir()
+    with (
+        pytest.raises(InputError, match=r"shards: cannot be emptied; remove what it"),
+        measuring(task.context, task.kind, fresh=True),
+    ):
+        pass
+    assert sorted(path.name for path in elsewhere.iterdir()) == [
+        *sorted([results.shard(item).name, "notes"])
+    ]
+    with (
+        pytest.raises(InputError, match=r"\.npz: cannot be removed"),
+        measuring(task.context, task.kind, fresh=False),
+    ):
+        pass
+
+
+def test_a_tally_of_nothing_says_nothing():
+    assert not str(Tally())
