@@ -16,7 +16,7 @@ from mse_lab.logs.groups import Groups
 from mse_lab.logs.read_logs import Log
 from mse_lab.mse.cluster_means import cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-from mse_lab.mse.mismatch import Mismatch
+from mse_lab.mse.mismatch import Mismatch, measure_mismatch
 
 # The seed of the draws of intervals: a log has the same summary every time.
 SEED = 0
@@ -129,13 +129,17 @@ class Summary:
 
     @cached_property
     def lengths(self) -> tuple[str, Floats] | None:
-        """Lengths of the completions, and their unit."""
-        return values.lengths_of(self.groups)
+        """Lengths of the completions (N,), and their unit: tokens or else characters."""
+        for unit, name in (("tokens", "length"), ("characters", "characters")):
+            if (lengths_N := self.groups.known(name)) is not None:
+                return unit, lengths_N
+        return None
 
     @cached_property
     def truncated_N(self) -> Flags | None:
-        """Whether each completion was cut."""
-        return values.truncated_of(self.groups)
+        """Whether the limit cut each completion; None where the log does not tell."""
+        truncated_N = self.groups.known("truncated")
+        return None if truncated_N is None else truncated_N == 1
 
     @cached_property
     def truncated(self) -> Estimate | None:
@@ -145,9 +149,15 @@ class Summary:
 
     @cached_property
     def duplicates(self) -> Estimate | None:
-        """Share of completions that equal an earlier one of their group."""
-        again_N = values.duplicates_of(self.groups) if self.grouped else None
-        return None if again_N is None else self._share_of_completions(again_N)
+        """Share of completions that equal an earlier one of their group.
+
+        None where the log gives neither text nor tokens of some completion.
+        """
+        content_N = self.groups.known("content")
+        if content_N is None or not self.grouped:
+            return None
+        pairs = pd.DataFrame({"group": self.groups.group_N, "content": content_N})
+        return self._share_of_completions(pairs.duplicated().to_numpy())
 
     @cached_property
     def reward_functions(self) -> list[values.RewardFunction]:
@@ -157,8 +167,17 @@ class Summary:
 
     @cached_property
     def mismatch(self) -> Mismatch | None:
-        """How far the engine that drew is from the model; None where nothing tells."""
-        return values.mismatch_of(self.groups)
+        """How far the engine that drew is from the model.
+
+        None where the log lacks one of both log-probabilities.
+        """
+        table = self.groups.completions
+        if "tokens" not in table or not (table["tokens"] > 0).any():
+            return None
+        names = ("log_ratio", "kl", "tokens")
+        known = table.loc[table["tokens"] > 0, [*names]]
+        log_ratio_N, kl_N, tokens_N = (known[name].to_numpy() for name in names)
+        return measure_mismatch(log_ratio_N, kl_N, int(tokens_N.sum()))
 
     def mean_where(self, values_N: Floats, flags_N: Flags) -> Estimate:
         """Average a number over some completions; the interval is over prompts."""

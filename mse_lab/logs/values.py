@@ -1,4 +1,4 @@
-"""What is computed of a log's groups: values, lengths, mismatch, reward functions.
+"""What is computed of a log's groups: values, drift, reward functions.
 
 The value of a prompt is the mean reward of its completions under the policy; a log gives
 the mean rewards of a few.
@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Flags, Floats
+from mse_lab.arrays import Floats
 from mse_lab.errors import one_line
 from mse_lab.logs.groups import Groups
 from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-from mse_lab.mse.mismatch import Mismatch, measure_mismatch
 from mse_lab.probe.records import PART
 
 # Upper ends of the bands of values between never and always right.
@@ -147,48 +146,6 @@ def steps_table(groups: Groups) -> pd.DataFrame:
     )
     grouped = frame.groupby("step")
     return grouped.mean().assign(groups=grouped.size()).reset_index()
-
-
-def lengths_of(groups: Groups) -> tuple[str, Floats] | None:
-    """Return the unit, tokens or else characters, and lengths (N,).
-
-    None where the log gives neither for all completions.
-    """
-    for unit, name in (("tokens", "length"), ("characters", "characters")):
-        if (lengths_N := groups.known(name)) is not None:
-            return unit, lengths_N
-    return None
-
-
-def truncated_of(groups: Groups) -> Flags | None:
-    """Say whether the limit cut each completion, (N,); None where the log does not."""
-    truncated_N = groups.known("truncated")
-    return None if truncated_N is None else truncated_N == 1
-
-
-def duplicates_of(groups: Groups) -> Flags | None:
-    """Find the completions that equal an earlier one of their group, (N,).
-
-    None where the log gives neither text nor tokens of some completion.
-    """
-    content_N = groups.known("content")
-    if content_N is None:
-        return None
-    pairs = pd.DataFrame({"group": groups.group_N, "content": content_N})
-    return pairs.duplicated().to_numpy()
-
-
-def mismatch_of(groups: Groups) -> Mismatch | None:
-    """Compare both log-probabilities; None where the log has only one of them."""
-    if "tokens" not in groups.completions:
-        return None
-    table = groups.completions[groups.completions["tokens"] > 0]
-    if not len(table):
-        return None
-    log_ratio_N, kl_N, tokens_N = (
-        table[name].to_numpy() for name in ("log_ratio", "kl", "tokens")
-    )
-    return measure_mismatch(log_ratio_N, kl_N, int(tokens_N.sum()))
 
 
 def _centre(values_N: Floats, groups: Groups) -> Floats:

@@ -99,13 +99,26 @@ def _reads(reward: str, prompts: Sequence[Prompt]) -> bool:
     return False
 
 
+def _is_brief(answer: str) -> bool:
+    """Whether a completion may be equal to an answer: a word or name, no sentence.
+
+    >>> [_is_brief(one) for one in ("New York City", "5 cm", "It is 7", "So 7.")]
+    [True, True, False, False]
+    """
+    words = len(answer.split())
+    sentence = (words > 1 and answer[-1:] in ".!?") or (
+        words > 2 and any(map(str.isdigit, answer))
+    )
+    return words <= MOST_WORDS and "\n" not in answer and not sentence
+
+
 def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
     """Choose a built-in reward that reads every answer and that a completion can meet."""
     for reward in ("integer", "gsm8k"):
         if _reads(reward, prompts):
             return reward
     answers = [str(prompt.record["answer"]).strip() for prompt in prompts]
-    brief = [len(one.split()) <= MOST_WORDS and "\n" not in one for one in answers]
+    brief = [*map(_is_brief, answers)]
     latex = [bool(LATEX.search(one)) for one in answers]
     if any(latex) and all(a or b for a, b in zip(brief, latex, strict=True)):
         try:

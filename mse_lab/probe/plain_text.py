@@ -6,6 +6,7 @@ A value that cannot be written to a results file is refused when it is read.
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,19 +79,25 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
-    """Read a JSON object, of text or UTF-8; `where` is for messages."""
+def read_object(raw: str | bytes) -> dict[str, Any] | str:
+    """Read a JSON object, of text or UTF-8; where it is none, say why."""
     try:
-        text = raw if isinstance(raw, str) else raw.decode("utf-8-sig")
+        text = raw if isinstance(raw, str) else raw.removeprefix(BOM_UTF8).decode()
         values = json.loads(text, object_pairs_hook=unique_keys)
-        # Most lines have no escaped character and need not be written again.
-        if "\\u" in text:
-            _refuse_unwritable(values)
     except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", "") or in_short(error)
-        raise InputError(f"{where}: not valid JSON ({reason}); repair it") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{where}: not a JSON object; give one with keys and values")
+        return f"not valid JSON ({getattr(error, 'msg', '') or in_short(error)})"
+    return values if isinstance(values, dict) else "not a JSON object"
+
+
+def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
+    """Read a JSON object that can be written again; `where` is for messages."""
+    values = read_object(raw)
+    try:
+        _refuse_unwritable(values)
+    except (ValueError, RecursionError) as error:
+        values = f"not valid JSON ({in_short(error)})"
+    if isinstance(values, str):
+        raise InputError(f"{where}: {values}; repair it")
     return values
 
 

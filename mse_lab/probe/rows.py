@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mse_lab.errors import InputError, in_short, shorten
-from mse_lab.probe.plain_text import reading, unique_keys
+from mse_lab.probe.plain_text import read_object, reading
 
 ROWS = 4096  # Rows in memory at once.
 HEAD = 64  # Lines that tell the columns of a file.
@@ -77,15 +77,6 @@ def suffix_of(path: Path) -> str:
     return next((one for one in SUFFIXES if path.name.endswith(one)), path.suffix)
 
 
-def _parse(raw: bytes) -> dict[str, Any] | str:
-    """Parse a line; where it is no JSON object, say why."""
-    try:
-        values = json.loads(raw.decode(), object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        return f"not valid JSON ({getattr(error, 'msg', '') or in_short(error)})"
-    return values if isinstance(values, dict) else "not a JSON object"
-
-
 @dataclass
 class _Lines:
     """Lines of JSON, read from a stream."""
@@ -106,10 +97,9 @@ class _Lines:
     def _read(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
         for raw in self._raw(file):
             self.number += 1
-            raw = raw.removeprefix(b"\xef\xbb\xbf") if self.number == 1 else raw
             if not raw.strip():
                 continue
-            values, where = _parse(raw), f"{self.path}, line {self.number}"
+            values, where = read_object(raw), f"{self.path}, line {self.number}"
             if isinstance(values, dict):
                 yield self.number, values
             elif raw.endswith(b"\n") or self.number == 1:
@@ -165,7 +155,7 @@ def rows_of_lines(
     """Read lines of a file by their numbers; refuse a damaged one."""
     records = []
     for number, raw in lines:
-        values = _parse(raw.removeprefix(b"\xef\xbb\xbf"))
+        values = read_object(raw)
         if isinstance(values, str):
             raise InputError(f"{path}, {unit} {number}: {values}; repair it")
         records.append(values)
@@ -184,27 +174,39 @@ def refuse_twice(names: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: two columns are named {shorten(name)}; rename one")
 
 
-def _refuse_ragged(row: Sequence[Any], names: Sequence[str], where: str) -> None:
-    if len(row) != len(names):
-        raise InputError(f"{where}: {len(row)} cells for {len(names)} columns; repair it")
+def _cell_rows(
+    path: Path,
+    unit: str,
+    names: Sequence[str],
+    cells: Iterator[tuple[int, Sequence[Any]]],
+    choose: Choose,
+    size: int,
+) -> Iterator[Rows]:
+    """Read rows of cells by their numbers, each with one for every name."""
+    refuse_twice(names, str(path))
+    wanted = choose(names)
+    while batch := list(islice(cells, size)):
+        for number, row in batch:
+            if len(row) != len(names):
+                raise InputError(
+                    f"{path}, {unit} {number}: {len(row)} cells for {len(names)} columns; "
+                    "repair it"
+                )
+        columns = {
+            name: [row[at] for _, row in batch]
+            for at, name in enumerate(names)
+            if name in wanted
+        }
+        yield Rows(str(path), unit, [number for number, _ in batch], columns)
 
 
 def _csv_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
     csv.field_size_limit(2**31 - 1)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        cells = csv.reader(file, strict=True)
-        names = next(cells, [])
-        refuse_twice(names, str(path))
-        wanted = choose(names)
-        while batch := [(cells.line_num, row) for row in islice(cells, size) if row]:
-            for number, row in batch:
-                _refuse_ragged(row, names, f"{path}, line {number}")
-            columns = {
-                name: [row[at] or None for _, row in batch]
-                for at, name in enumerate(names)
-                if name in wanted
-            }
-            yield Rows(str(path), "line", [number for number, _ in batch], columns)
+        rows = csv.reader(file, strict=True)
+        names = next(rows, [])
+        cells = ((rows.line_num, [cell or None for cell in row]) for row in rows if row)
+        yield from _cell_rows(path, "line", names, cells, choose, size)
 
 
 def _parquet_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
@@ -255,19 +257,8 @@ def _table_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterat
     table = json.loads(path.read_bytes())
     if not isinstance(table, dict) or not {"columns", "data"} <= table.keys():
         raise InputError(f"{path}: no columns and data, as a table of W&B has")
-    names, data = [str(name) for name in table["columns"]], table["data"]
-    refuse_twice(names, str(path))
-    wanted = choose(names)
-    for number, row in enumerate(data):
-        _refuse_ragged(row, names, f"{path}, row {number}")
-    for start in range(0, len(data), size):
-        part = data[start : start + size]
-        columns = {
-            name: [row[at] for row in part]
-            for at, name in enumerate(names)
-            if name in wanted
-        }
-        yield Rows(str(path), "row", range(start, start + len(part)), columns)
+    names = [str(name) for name in table["columns"]]
+    yield from _cell_rows(path, "row", names, enumerate(table["data"]), choose, size)
 
 
 _READERS: dict[str, Callable[[Path, Choose, Faults, int], Iterator[Rows]]] = {

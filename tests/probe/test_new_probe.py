@@ -72,8 +72,9 @@ REWARDS = [
     (["so\n#### 3.5", "6"], ("gsm8k", "word-problem", 256)),
     (WORKED, ("math", "none", 256)),
     (["\\frac{1}{2}", "0.5", "x^2"], ("math", "none", 256)),
-    (["yes", "New York"], ("exact", "none", 16)),
+    (["yes", "New York City"], ("exact", "none", 16)),
     (["I think that it is a nice day.", "1"], None),
+    (["So the answer is 7.", "It is 8"], None),
     (["def f():\n    return 1"], None),
     (["$x$", "this is a long sentence of words"], None),
 ]
