@@ -278,7 +278,7 @@ def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
         "POOL": {"reference": 64, "replicate": 128},
     }
     exec(lines.replace("64", "2", 1), names)
-    assert (tmp_path / "advice.png").stat().st_size > 10_000
+    assert (tmp_path / "figure4.png").stat().st_size > 10_000
 
 
 def test_the_public_door_as_it_is_shown(tmp_path, monkeypatch):
