@@ -143,14 +143,32 @@ def test_the_laws_themselves_run_downwards():
         done |= ready
 
 
-@pytest.mark.parametrize(
-    "words",
-    [[], ["figure", "nowhere"], ["advise", "tiny/base", "--checkpoints", "nowhere"]],
-    ids=lambda words: " ".join(words[:1]) or "bare",
-)
-def test_no_torch_where_no_model_is_needed(words):
-    code = f"import run_mse, sys; run_mse.main({words}); sys.exit('torch' in sys.modules)"
+REFUSED_EARLY = """
+drew
+run tiny/bse
+run tiny/base --bugdet 9
+run tiny/base --set reward=intger --out new
+run tiny/base --set prompts.template=none.txt --out new
+run tiny/base --set prompts.source=none.jsonl --out new
+run tiny/base --set seed=1 --out results
+plan tiny/base --set seed=1
+advise tiny/base --set reward=intger
+figure nowhere
+advise tiny/base --checkpoints nowhere
+"""
+
+
+@pytest.mark.parametrize("line", ["", *REFUSED_EARLY.strip().splitlines()])
+def test_no_torch_where_no_model_is_needed(line):
+    """Not for what only looks, nor for what is refused whatever the model is."""
+    code = (
+        f"import run_mse, sys; status = run_mse.main({line.split()}); "
+        "sys.exit('torch' in sys.modules or status != bool(sys.argv[1:]) * 2)"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True
+        [sys.executable, "-c", code, *line.split()[:1]],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
     )
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ from mse_lab.commands.command_line import (
     completions,
     find_run,
     load_probes,
+    refuse_early,
     share_of,
 )
 from mse_lab.commands.run import in_processes
@@ -212,6 +213,7 @@ def _sample(
     training = read_training_options(arguments, probe.training)
     probe = probe.model_copy(update={"training": training})
     setting, regret = find_setting(training, probe), arguments.regret or TOLERANCE
+    refuse_early(probe, folder, fresh=arguments.fresh)
     if processes.first:
         show_status(f"{name}: loading torch and the model")
     from mse_lab.answers.advice_evidence import ask

@@ -11,6 +11,7 @@ from mse_lab.commands.command_line import RESULTS, ROOT, Parser, refuse_empty_wo
 from mse_lab.commands.process import conclude, set_up_console
 from mse_lab.commands.training_options import own_words
 from mse_lab.console import NAME
+from mse_lab.errors import nearest
 from mse_lab.removed import refusal_of_words
 from mse_lab.version import VERSION
 
@@ -62,7 +63,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     refuse_empty_words(parser, own_words(words))
     if refused := refusal_of_words(list(own_words(words))):
         parser.error(refused)
-    return parser.parse_args(words)
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        parser.error(f"no command {words[0]}; {nearest(words[0], NAMES)}")
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        whose = commands.choices.get(arguments.command, parser)
+        whose.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
 
 
 def overview() -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from mse_lab.errors import InputError, shorten
+from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.project import PROJECT
 
 if TYPE_CHECKING:
@@ -37,6 +37,17 @@ def find_run(name: str) -> Path:
     # A checkpoint in the working folder may have the name of its probe.
     runs = (folder for folder in folders if (folder / "config.yaml").is_file())
     return next(runs, (folders or paths)[0])
+
+
+def existing_run(name: str) -> Path:
+    """Find a run that is there."""
+    run = find_run(name)
+    if not run.exists():
+        from mse_lab.probe.probe_files import probe_files
+
+        known = ["demo", *(probe for probe, _ in probe_files(ROOT))]
+        raise argparse.ArgumentTypeError(f"{name}: no finished run; {nearest(name, known)}")
+    return run
 
 
 def output_folder(run: Path) -> Path:
@@ -165,7 +176,9 @@ class Parser(argparse.ArgumentParser):
         """Add a finished run, or several."""
         help = "a folder of results, or a probe's name or file"
         _complete_names(
-            self.add_argument(name, nargs=nargs, type=find_run, metavar="RUN", help=help)
+            self.add_argument(
+                name, nargs=nargs, type=existing_run, metavar="RUN", help=help
+            )
         )
 
 
@@ -183,6 +196,21 @@ def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str
             )
         paths[name] = path
     return [(name, load_probe(path, settings)) for name, path in paths.items()]
+
+
+def refuse_early(probe: "Probe", folder: Path, *, fresh: bool) -> None:
+    """Refuse what takes no model to be seen, in a second: torch is not imported yet.
+
+    These are wrong prompts, a wrong template or reward, and a folder of another probe.
+    """
+    from mse_lab.probe.prompts import load_prompts
+    from mse_lab.probe.rewards import load_reward, try_reward
+    from mse_lab.results.folder import ResultsFolder
+
+    reward = load_reward(probe.reward, chat=probe.prompts.chat)
+    try_reward(reward, load_prompts(probe.prompts, ROOT))
+    if not fresh:
+        ResultsFolder(folder).refuse_probe(probe)
 
 
 def refuse_empty_words(parser: Parser, words: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import RESULTS, ROOT, Parser, load_probes
+from mse_lab.commands.command_line import RESULTS, ROOT, Parser, load_probes, refuse_early
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def in_processes(work: Callable[[Namespace, Processes], int], arguments: Namespa
 def measure(arguments: Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
     probes = load_probes(arguments.probes, arguments.set)
+    for name, probe in probes:
+        refuse_early(probe, arguments.out / name, fresh=arguments.fresh)
     if processes.first:
         show_status(f"{probes[0][0]}: loading torch and the model")
     from mse_lab.results.checks import none_failed

@@ -150,10 +150,15 @@ class ResultsFolder:
             return
         written = self.read("prompts.sha256", prompts_digest).strip()
         also = "" if probe.completions is None else " or the file of completions"
-        self._refuse(self.differences(probe))
+        self.refuse_probe(probe)
         if written != prompts_digest:
             self._refuse(f"its prompts{also} have changed since")
         self.refuse_changed(identity)
+
+    def refuse_probe(self, probe: Probe) -> None:
+        """Refuse a folder whose run is of another probe, for which no model is needed."""
+        if self.is_begun():
+            self._refuse(self.differences(probe))
 
     def _refuse(self, difference: str) -> None:
         if difference:

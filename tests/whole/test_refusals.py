@@ -59,15 +59,20 @@ completions=no/such.jsonl       | completions = no/such.jsonl: no such file
 """
 
 TYPED = """
-drew                                           | invalid choice: 'drew'
+drew                                           | no command drew; did you mean demo?
+advice tiny/base                               | no command advice; did you mean advise?
+run small.yaml --bugdet 9                      | --bugdet 9; see run_mse.py run --help
+--nowhere                                      | --nowhere; see run_mse.py --help
+claims smollm2/ickl                            | no finished run; did you mean smollm2/icl?
+claims demo --json                             | --json; see run_mse.py claims --help
 run tiny/bse                                   | no probe tiny/bse; did you mean tiny/base?
 run small.yaml --out there.yaml                | is a file; name a folder
 run small.yaml --out=                          | '--out=': empty; give a value
 run small.yaml --set ' '                       | empty; give a value
 figure nowhere                                 | nowhere: no finished run
 figure --out f.jpg                             | the suffix must be one of
-figure nowhere --out .                         | '.' names no regular file
-report nowhere --out ''                        | '': empty; give a value
+figure demo --out .                            | '.' names no regular file
+report demo --out ''                           | '': empty; give a value
 init model ''                                  | empty; give a value
 init nowhere sums.jsonl                        | MODEL = nowhere: no such folder
 init . sums.jsonl                              | MODEL = .: no config.json in it
