@@ -15,15 +15,14 @@ from mse_lab.formatting import (
     number,
     percent,
     share,
-    table,
     times,
     with_interval,
-    wrap,
 )
 from mse_lab.mse.bounds import fewest_seen, rarest_seen
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.rule import Stopped
 from mse_lab.probe.trainers import TRAINERS
+from mse_lab.report.rendering import Part, as_text
 
 # A bound of the regret from which on it says nothing.
 LARGE = 1.0
@@ -188,7 +187,7 @@ def say_noise(advice: Advice) -> str:
     )
 
 
-def progress_table(advice: Advice) -> list[str]:
+def progress_table(advice: Advice) -> Part:
     """Tabulate a step's share of the progress possible, and the steps a change saves."""
     sizes = list(dict.fromkeys(row.group_size for row in advice.progress))
     heads = ["Completions a step", *(f"progress, G = {size}" for size in sizes)]
@@ -199,7 +198,7 @@ def progress_table(advice: Advice) -> list[str]:
         found = [advice.progress_at(completions, size) for size in sizes]
         cells = [f"  {completions:,}{yours}", *(percent(row.progress) for row in found)]
         rows.append([*cells, _saved(found[1].steps)] if len(sizes) == 2 else cells)
-    return table(rows, heads).splitlines()
+    return Part(rows=rows, heads=heads, align="<" + ">" * (len(heads) - 1))
 
 
 def _saved(steps: Estimate) -> str:
@@ -237,7 +236,7 @@ def shown_prices(advice: Advice) -> Iterator[Price]:
         yield price
 
 
-def price_table(advice: Advice) -> list[str]:
+def price_table(advice: Advice) -> Part:
     """Price what could be set over what is set, which is 1."""
     rows = [
         [f"  {_label(advice, price)}", "1" if price.row == "present" else times(price.cost)]
@@ -245,15 +244,15 @@ def price_table(advice: Advice) -> list[str]:
     ]
     unit = _unit(advice)
     heads = [f"{unit[0].upper()}{unit[1:]}", f"({advice.level:.0%} interval)"]
-    return table(rows, heads, "<<").splitlines()
+    return Part(rows=rows, heads=heads, align="<<")
 
 
-def lines_to_type(advice: Advice, width: int = 999) -> Iterator[str]:
+def lines_to_type(advice: Advice) -> Iterator[str]:
     """Give the settings of each row that is not the user's own loss."""
     for price in shown_prices(advice):
         if price.row in ("same trainer", "any"):
             line = settings_for(advice.setting.trainer, price.estimator, price.group_size)
-            yield wrap(f"  {display_name(price.estimator)}: {line}", width, 4)
+            yield f"  {display_name(price.estimator)}: {line}"
 
 
 def best_size(advice: Advice) -> str:
@@ -303,12 +302,6 @@ def say_best(advice: Advice) -> str:
     return f"Least error at G* = {best_size(advice)}{more if advice.unbounded else ''}."
 
 
-def sentences(advice: Advice) -> list[str]:
-    """Say what to do and what it rests on, the verdict first."""
-    parts = [headline(advice), say_setting(advice), say_drawn(advice)]
-    return [sentence for sentence in parts if sentence]
-
-
 def warnings_of(advice: Advice) -> list[str]:
     """Give the warnings that come before the advice, a sentence each."""
     if advice.gradient2.low <= 0:
@@ -316,27 +309,23 @@ def warnings_of(advice: Advice) -> list[str]:
     return list(advice.warnings)
 
 
-def advice_text(advice: Advice, width: int = WIDTH) -> str:
-    """Say the advice on one screen; where a built-in check failed only that."""
-    warnings = [wrap(f"warning: {text}", width) for text in warnings_of(advice)]
+def parts_of(advice: Advice) -> list[Part]:
+    """List the parts of an advice; where a built-in check failed only that."""
+    warnings = Part(sentences=[f"warning: {text}" for text in warnings_of(advice)])
     if not advice.held:
-        return "".join(f"{line}\n" for line in (wrap(headline(advice), width), *warnings))
+        return [Part(sentences=[headline(advice)]), warnings]
+    first = [headline(advice), say_setting(advice), say_drawn(advice)]
     about = [say_regime(advice), say_best(advice), say_level(advice)]
-    lines = [
-        *(wrap(text, width) for text in sentences(advice)),
-        *progress_table(advice),
-        wrap(say_noise(advice), width),
-        *(wrap(text, width, 4) for text in price_table(advice)),
-        *lines_to_type(advice, width),
-        *(wrap(text, width) for text in about if text),
-        *warnings,
+    return [
+        Part(sentences=[sentence for sentence in first if sentence]),
+        progress_table(advice),
+        Part(sentences=[say_noise(advice)]),
+        price_table(advice),
+        Part(sentences=[*lines_to_type(advice), *filter(None, about)]),
+        warnings,
     ]
-    return "".join(f"{line}\n" for line in lines)
 
 
-def answer(advice: Advice) -> Iterator[str]:
-    """Say the advice in the few lines that a run ends with."""
-    yield headline(advice)
-    if advice.held:
-        yield say_setting(advice)
-        yield from price_table(advice)
+def advice_text(advice: Advice, width: int = WIDTH) -> str:
+    """Say the advice on one screen."""
+    return f"{as_text(parts_of(advice), width)}\n"

@@ -1,8 +1,4 @@
-"""The summary of a trainer's log in words: its parts, as a screen and as Markdown."""
-
-from collections.abc import Sequence
-from html import escape
-from typing import NamedTuple
+"""The summary of a trainer's log in words: the parts of its report, the answer first."""
 
 import numpy as np
 
@@ -11,17 +7,15 @@ from mse_lab.errors import shorten
 from mse_lab.formatting import (
     LEAST_TIMES,
     UNTOLD,
-    WIDTH,
     number,
     percent,
     percent_parts,
     share,
-    table,
     with_interval,
-    wrap,
 )
 from mse_lab.logs.summary import Summary
 from mse_lab.logs.verdicts import verdict_lines
+from mse_lab.report.rendering import Part, as_markdown, as_text
 from mse_lab.report.run_screen import say_mismatch
 
 # The first look of `advise`: prompts, and completions of each.
@@ -38,15 +32,6 @@ CANNOT_TELL = (
     "depend on the scores, which no trainer logs. A larger G has fewer zero-variance "
     "groups, and fewer prompts for the same completions."
 )
-
-
-class Part(NamedTuple):
-    """A part of the report: sentences, and a table."""
-
-    title: str
-    sentences: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    heads: Sequence[str] = ()
 
 
 def _sized(summary: Summary) -> str:
@@ -151,7 +136,7 @@ def _forecast(summary: Summary) -> Part | None:
         mark = f" ({', '.join(marks)})" if marks else ""
         percent_of = " ".join(percent_parts(forecast.zero_variance)).strip()
         name = f"G = {forecast.group_size}{mark}"
-        rows.append([name, percent_of, f"{used:.1f} of {groups:g}"])
+        rows.append([name, percent_of, f"{number(used, 2)} of {number(groups, 2)}"])
     heads = ["", "zero-variance groups", "groups with a gradient"]
     step = "as a step has" if prompts else "for example"
     said = [f"With {budget:,} completions, {step}, in groups of G:"]
@@ -244,30 +229,9 @@ def parts_of(summary: Summary) -> list[Part]:
 
 def rollouts_text(summary: Summary) -> str:
     """Say the summary on a screen."""
-    lines: list[str] = []
-    for part in parts_of(summary):
-        lines += [wrap(part.title, WIDTH)]
-        lines += [wrap(f"  {sentence}", WIDTH, indent=2) for sentence in part.sentences]
-        if part.rows:
-            rows = [[f"  {row[0]}", *row[1:]] for row in part.rows]
-            heads = [f"  {part.heads[0]}", *part.heads[1:]] if part.heads else ()
-            lines += [table(rows, heads, "<" * len(rows[0]))]
-        lines += [""]
-    return "\n".join(lines).rstrip()
+    return as_text(parts_of(summary))
 
 
 def rollouts_markdown(summary: Summary) -> str:
-    """Write the summary as Markdown; paths and names of columns are no HTML in it."""
-    lines: list[str] = []
-    for part in parts_of(summary):
-        lines += [f"## {part.title}", ""]
-        lines += [line for sentence in part.sentences for line in (sentence, "")]
-        if part.rows:
-            heads = part.heads or [""] * len(part.rows[0])
-            rows = [heads, ["---"] * len(heads), *part.rows]
-            lines += [
-                f"| {' | '.join(cell.strip().replace('|', '/') for cell in row)} |"
-                for row in rows
-            ]
-            lines.append("")
-    return escape("\n".join(lines), quote=False)
+    """Write the summary as Markdown."""
+    return as_markdown(parts_of(summary))

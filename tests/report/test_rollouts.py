@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from log_makers import draw_groups, groups_of, summarise
+from mse_lab.formatting import number
 from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
 from mse_lab.report.rollouts_report import (
     FIRST_COMPLETIONS,
@@ -115,7 +116,7 @@ def test_groups_with_a_gradient_at_other_sizes(tmp_path):
     summary = summarise(tmp_path, draw_groups([0.5] * 4, 8, groups=5))
     part = next(part for part in parts_of(summary) if part.title == "At other group sizes")
     two = summary.forecasts[0].zero_variance.value
-    assert part.rows[0][2] == f"{16 * (1 - two):.1f} of 16"
+    assert part.rows[0][2] == f"{number(16 * (1 - two), 2)} of 16"
     assert "(in use)" in part.rows[2][0]
     assert "(model)" in part.rows[3][0]
 

@@ -1,0 +1,97 @@
+"""Rendering: the parts of an answer as text for a screen, as Markdown and as HTML.
+
+What is said is made elsewhere, as sentences, rows of texts and figures; how it looks is
+said here alone. A part with a title stands apart from the others, its content indented;
+parts without one follow each other.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from mse_lab.formatting import WIDTH, table, wrap
+
+TEMPLATES = Environment(
+    loader=PackageLoader("mse_lab.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+class Part(NamedTuple):
+    """A part of an answer: sentences, then a table, then figures."""
+
+    title: str = ""
+    sentences: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    heads: Sequence[str] = ()
+    align: str = ""  # As in `formatting.table`; by default all to the left.
+    figures: Sequence[Markup] = ()  # On a page only.
+
+
+def _lines(part: Part, width: int) -> list[str]:
+    """Lay out a part without its title; a line that begins indented hangs."""
+    margin = 2 if part.title else 0
+    lines = []
+    for sentence in part.sentences:
+        hanging = 4 if sentence.startswith(" ") else margin
+        lines.append(wrap(f"{' ' * margin}{sentence}", width, hanging))
+    if part.rows:
+        whole = [*([part.heads] if part.heads else []), *part.rows]
+        inner = [[f"{' ' * margin}{first}", *others] for first, *others in whole]
+        laid = table(inner, align=part.align or "<" * len(inner[0])).splitlines()
+        lines += [wrap(line, width, 4) for line in laid]
+    return lines
+
+
+def as_text(parts: Sequence[Part], width: int = WIDTH) -> str:
+    """Write parts for a screen.
+
+    >>> print(as_text([Part("Sizes", ["Of one run."], [["G", "4"], ["rho", "16"]])]))
+    Sizes
+      Of one run.
+      G    4
+      rho  16
+    """
+    lines: list[str] = []
+    for part in parts:
+        title = [wrap(part.title, width)] if part.title else []
+        lines += [*title, *_lines(part, width), *[""] * len(title)]
+    return "\n".join(lines).rstrip()
+
+
+def as_markdown(parts: Sequence[Part]) -> str:
+    """Write titled parts as Markdown; what comes from files is no HTML in it.
+
+    >>> print(as_markdown([Part("Sizes", ["< 4"], [["G", "4"]])]))
+    ## Sizes
+    <BLANKLINE>
+    &lt; 4
+    <BLANKLINE>
+    |  |  |
+    | --- | --- |
+    | G | 4 |
+    <BLANKLINE>
+    """
+    lines: list[str] = []
+    for part in parts:
+        lines += [f"## {part.title}", ""]
+        lines += [line for sentence in part.sentences for line in (sentence, "")]
+        if part.rows:
+            heads = part.heads or [""] * len(part.rows[0])
+            for row in (heads, ["---"] * len(heads), *part.rows):
+                cells = (cell.strip().replace("|", "/") for cell in row)
+                lines.append(f"| {' | '.join(cells)} |")
+            lines.append("")
+    return escape("\n".join(lines), quote=False)
+
+
+def as_page(title: str, first: Sequence[tuple[str, str]], parts: Sequence[Part]) -> str:
+    """Write one HTML page: lines of a kind (`headline`, `warning`, `note`), then parts."""
+    page = TEMPLATES.get_template("page.html")
+    return page.render(title=title, first=first, parts=parts)
