@@ -25,27 +25,18 @@ from mse_lab.report.advice_report import advice_text
 from simulated import make_design
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
+GLOBS = ("*.md", "mse_lab/**/*.md", "probes/**/*.md", "results/**/*.md", "tests/**/*.md")
+TEXTS = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for pattern in GLOBS
+    for path in ROOT.glob(pattern)
+}
 # SKILL.md is for programs, CHANGELOG.md for the curious: the others are the ten pages.
-WRITTEN = [
-    *ROOT.glob("*.md"),
-    *(
-        page
-        for room in ("mse_lab", "probes", "results", "tests")
-        for page in (ROOT / room).rglob("*.md")
-    ),
-]
-TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in WRITTEN}
 PAGES = {
     name: text for name, text in TEXTS.items() if name not in ("SKILL.md", "CHANGELOG.md")
 }
-README, PROBES, METHOD = (
-    TEXTS["README.md"],
-    TEXTS["probes/README.md"],
-    TEXTS["mse_lab/README.md"],
-)
-REFERENCE = TEXTS["mse_lab/results/README.md"]
+HOMES = ("", "probes/", "mse_lab/", "mse_lab/results/", "tests/")
+README, PROBES, METHOD, REFERENCE, TRUST = (TEXTS[f"{home}README.md"] for home in HOMES)
 
 # A command as it is typed, at the beginning of an indented or fenced line.
 COMMAND = r"^(?:    )?(?:\$ )?(?:torchrun .* run_mse\.py|python run_mse\.py|mse-lab) (.*)"
@@ -69,12 +60,9 @@ def test_an_estimator_of_ones_own(tmp_path, monkeypatch):
     np.testing.assert_allclose(weights, [[[1 / 2, -1 / 3, -1 / 3, -1 / 3]]])
 
 
-def test_the_probe_is_a_probe():
-    parse_probe(yaml.safe_load(block("yaml")), "README.md")
-
-
 def test_every_key_of_a_probe_is_listed_with_its_default():
     """Also the keys that a dump leaves out at their defaults."""
+    parse_probe(yaml.safe_load(block("yaml")), "README.md")
     written = yaml.safe_load(block("yaml", PROBES))
     model, prompts = ({key: written[name][key]} for name, key in MUST)
     default = parse_probe({"model": model, "prompts": prompts}, "probes/README.md")
@@ -85,9 +73,10 @@ def test_every_key_of_a_probe_is_listed_with_its_default():
     assert list(written) == list(type(default).model_fields)
 
 
-def test_every_estimator_is_named():
-    named = set(re.findall(r"`([a-z0-9+-]+)`", METHOD))
-    assert set(ESTIMATORS) <= named
+def test_every_estimator_and_every_field_of_the_advice_has_its_place():
+    assert {*ESTIMATORS} <= set(re.findall(r"`([a-z0-9+-]+)`", METHOD))
+    section = REFERENCE.partition("## advice.json")[2].partition("\n## ")[0]
+    assert {*json_values(restore_advice(ADVICE))} <= set(re.findall(r"`(\w+)`", section))
 
 
 COMMANDS = {
@@ -97,8 +86,7 @@ COMMANDS = {
     if (words := shlex.split(line.partition(" && ")[0], comments=True))
 }
 
-# How words begin of a model that is fetched, of several processes, of a shell's
-# variable, of what other tests start, or of a study.
+# Beginnings of words: a model that is fetched, somebody's logs, whatever probe, a variable.
 ONLY_READ = ("qwen/", "gsm8k/", "smollm2/", "runs/", "PROBE", "$")
 
 ADVICE = ROOT / "results/tiny/base/advice.json"
@@ -141,6 +129,7 @@ def order(words):
 
 def test_every_command_does_what_is_said(workplace, monkeypatch, capsys):
     """In the order in which one would type them, on few prompts."""
+    assert len(COMMANDS) > 20
     monkeypatch.chdir(workplace)
     monkeypatch.syspath_prepend(workplace)
     for words in sorted(COMMANDS, key=order):
@@ -199,7 +188,33 @@ def test_the_ratios_of_the_pretrained_model_are_those_of_its_runs(family, form):
     assert re.search(rf"\n\| `{run}`: [^|]*\| [.\d]* \| {re.escape(cells)} \|", shown)
 
 
-def test_the_pages_are_short():
+# Five rows of each committed table are on the page of trust, as they are formatted here.
+SUMMARIES = {
+    "stopping/verdicts.csv": "{regret:.1f} | {keep:.0f} / {change:.0f} / {cannot_tell:.0f}"
+    " | {completions:,.0f}",
+    "stopping/table.csv": "{completions:,.0f} | {bound_said} | {true} | {best_covered}",
+    "coverage/advice-808d59b.csv": "{best G} | {said} | {at most x%} | {G}",
+    "coverage/logs-808d59b.csv": "{mean reward} | {zero variance} | {G = 4} | {model, 16}"
+    " | {model, 32} | {sd of values}",
+}
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_summary_is_of_its_table(name):
+    table = pd.read_csv(ROOT / "results" / name).rename(columns={"32": "model, 32"})
+    if "completions_per_step" in table:
+        table = table[table.completions_per_step == 64]
+    if "bound_false" in table:
+        table["true"] = 100 - table.bound_false
+    rows = (
+        f"| {row.iloc[0]} | {SUMMARIES[name].format_map(row)} |".replace("| nan", "|")
+        for _, row in table.iterrows()
+    )
+    assert sum(row in TRUST for row in rows) == 5
+
+
+def test_the_pages_are_ten_and_short():
+    assert len(PAGES) == 10
     assert len(README.splitlines()) <= 120
     assert len(README.split()) <= 900
     assert sum(len(text.split()) for text in PAGES.values()) <= 16_000
@@ -253,16 +268,6 @@ def test_the_measured_gains_are_those_of_the_trainings(step):
     gains = means.unstack().max(axis=1) - start
     cells = [float(cell) for cell in row_of_sizes(f"measured, step {step}")]
     assert cells == list((gains / gains[4]).round(2))
-
-
-def test_every_field_of_the_advice_has_its_line():
-    section = REFERENCE.partition("## advice.json")[2].partition("\n## ")[0]
-    assert {*json_values(restore_advice(ADVICE))} <= set(re.findall(r"`(\w+)`", section))
-
-
-def test_the_commands_are_found():
-    found = {words[0] for words in COMMANDS}
-    assert found >= {"init", "plan", "run", "advise", "report", "claims"}
 
 
 def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
