@@ -15,6 +15,7 @@ A column is there if the log has it; where a completion lacks the number, it is 
 `log_ratio` and `kl` sum log rho and its divergence (`mse/mismatch.py`).
 """
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -33,6 +34,9 @@ from mse_lab.probe.records import IDENTITIES, MOST_LOG, PART, Records
 
 OTHER = "others."  # Begins the name of the column of an id that is not used.
 
+# How the values of a column are kept: a list of NumPy's arrays would need twice the memory.
+_TYPES = {"i4": "i", "i8": "q", "f8": "d"}
+
 
 @dataclass
 class _Names:
@@ -41,9 +45,9 @@ class _Names:
     known: dict[int, int] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)  # What a reader sees of each.
 
-    def number(self, array: pa.Array) -> Ints:
+    def number(self, names: pa.Array) -> Ints:
         """Number the names of an array."""
-        coded = array.dictionary_encode()
+        coded = names.dictionary_encode()
         numbers = []
         for name in coded.dictionary.to_pylist():
             number = self.known.setdefault(hash(name), len(self.labels))
@@ -61,8 +65,9 @@ class Collector:
     identities: frozenset[str] | None = None  # Which of `IDENTITIES` the log has.
     _groups: _Names = field(default_factory=_Names)
     _others: dict[str, _Names] = field(default_factory=dict)
-    _texts: dict[int, int] = field(default_factory=dict)  # By prompt: the hash of its text.
-    _tables: list[pd.DataFrame] = field(default_factory=list)
+    _texts: list[int] = field(default_factory=list)  # By prompt: the hash of its text.
+    _columns: dict[str, "array[Any]"] = field(default_factory=dict)
+    _size: int = 0  # Number of completions.
 
     def add(self, records: Records, file: int, others: Mapping[str, pa.Array]) -> None:
         """Add completions of a file; `others` are columns of it that may be ids."""
@@ -71,18 +76,29 @@ class Collector:
         self._refuse_other_identities(records)
         columns: dict[str, NDArray[Any]] = {"file": np.full(records.size, file, np.int32)}
         columns |= self._numbers_of_identities(records)
-        for name, array in others.items():
+        for name, values in others.items():
             names = self._others.setdefault(name, _Names())
-            columns[OTHER + name] = names.number(array)
-        self._tables.append(pd.DataFrame(columns | dict(_numbers_of(records))))
+            columns[OTHER + name] = names.number(values).astype(float)
+        self._extend(columns | dict(_numbers_of(records)), records.size)
+
+    def _extend(self, columns: Mapping[str, NDArray[Any]], size: int) -> None:
+        """Lengthen each column in its place, by NaN where these records lack it."""
+        missing = np.full(size, np.nan)
+        for name in {**self._columns, **columns}:
+            values = columns.get(name, missing)
+            if name not in self._columns:
+                self._columns[name] = array(_TYPES[values.dtype.str[1:]])
+                self._columns[name].frombytes(np.full(self._size, np.nan).tobytes())
+            self._columns[name].frombytes(values.tobytes())
+        self._size += size
 
     def finish(self) -> pd.DataFrame:
         """Return the table."""
-        if not self._tables:
-            return pd.DataFrame({"file": []})
-        table = pd.concat(self._tables, ignore_index=True)
-        self._tables.clear()
-        return table
+        table = {
+            name: np.frombuffer(column, column.typecode)
+            for name, column in self._columns.items()
+        }
+        return pd.DataFrame(table, copy=False)
 
     def _refuse_other_identities(self, records: Records) -> None:
         found = frozenset({*IDENTITIES} & {*records.columns})
@@ -114,7 +130,9 @@ class Collector:
         pairs = pd.DataFrame({"id": number_N, "text": coded.indices.to_numpy()})
         texts = coded.dictionary.to_pylist()
         for at, number, text in pairs.drop_duplicates().itertuples():
-            if self._texts.setdefault(number, hash(texts[text])) != hash(texts[text]):
+            if number == len(self._texts):  # A new one: they are numbered in this order.
+                self._texts.append(hash(texts[text]))
+            elif self._texts[number] != hash(texts[text]):
                 name = records.columns["prompt_id"][at].as_py()
                 raise InputError(
                     f"{records.place(at)}: prompt_id = {shorten(name)} goes with two "
@@ -123,16 +141,16 @@ class Collector:
                 )
 
 
-def _floats(array: pa.Array) -> Floats:
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=float)
+def _floats(values: pa.Array) -> Floats:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=float)
 
 
 def _numbers_of(records: Records) -> Iterator[tuple[str, NDArray[Any]]]:
     """Give the numbers that do not depend on other records."""
     columns = records.columns
-    for name, array in columns.items():
+    for name, values in columns.items():
         if name in ("reward", "advantage", "truncated") or name.startswith(PART):
-            yield name, _floats(array.cast(pa.float64()))
+            yield name, _floats(values.cast(pa.float64()))
     if "completion" in columns:
         yield "characters", _floats(pc.utf8_length(columns["completion"]))
     contents = columns.get("token_ids", columns.get("completion"))
@@ -145,15 +163,15 @@ def _numbers_of(records: Records) -> Iterator[tuple[str, NDArray[Any]]]:
         yield from _compare(records).items()
 
 
-def _hashes(array: pa.Array) -> Floats | Ints:
-    if pa.types.is_string(array.type):
-        hashes = np.fromiter(map(hash, array.to_pylist()), np.int64, len(array))
+def _hashes(contents: pa.Array) -> Floats:
+    if pa.types.is_string(contents.type):
+        hashes = np.fromiter(map(hash, contents.to_pylist()), float, len(contents))
     else:
-        raw = np.ascontiguousarray(array.values.to_numpy(zero_copy_only=False))
-        ends = pairwise(array.offsets.to_pylist())
+        raw = np.ascontiguousarray(contents.values.to_numpy(zero_copy_only=False))
+        ends = pairwise(contents.offsets.to_pylist())
         pieces = (hash(raw[start:end].tobytes()) for start, end in ends)
-        hashes = np.fromiter(pieces, np.int64, len(array))
-    return np.where(array.is_null(), np.nan, hashes) if array.null_count else hashes
+        hashes = np.fromiter(pieces, float, len(contents))
+    return np.where(contents.is_null(), np.nan, hashes)
 
 
 def _entries(lists: pa.Array) -> tuple[Ints, Floats]:

@@ -373,12 +373,16 @@ def make_groups(log: Log, group_size: int | None = None) -> Groups:
     if "prompt" not in table:  # Each group is taken for a prompt.
         table = table.assign(prompt=group_N)
         prompts = [f"group {number}" for number in range(int(group_N.max()) + 1)]
+    size_in_use = _largest_mode(np.bincount(group_N))
+    if not scored_N.all():
+        table, reward_N = table[scored_N], reward_N[scored_N]
+        group_N = np.unique(group_N[scored_N], return_inverse=True)[1]
     return Groups(
-        table[scored_N],
+        table,
         prompts,
-        reward_N[scored_N],
-        np.unique(group_N[scored_N], return_inverse=True)[1],
-        size_in_use=_largest_mode(np.unique(group_N, return_counts=True)[1]),
+        reward_N,
+        group_N,
+        size_in_use=size_in_use,
         rewards=rewards,
         left_out=tuple(left_out),
         cautions=tuple(cautions),
