@@ -83,11 +83,11 @@ COMMANDS = {
     tuple(words)
     for text in PAGES.values()
     for line in re.findall(COMMAND, text.replace("\\\n", ""), re.MULTILINE)
-    if (words := shlex.split(line.partition(" && ")[0], comments=True))
+    if (words := shlex.split(line.partition(" && ")[0], comments=True)) and "$" not in line
 }
 
-# Beginnings of words: a model that is fetched, somebody's logs, whatever probe, a variable.
-ONLY_READ = ("qwen/", "gsm8k/", "smollm2/", "runs/", "PROBE", "$")
+# Beginnings of words: a model that is fetched, somebody's logs, whatever probe.
+ONLY_READ = ("qwen/", "gsm8k/", "smollm2/", "runs/", "PROBE")
 
 ADVICE = ROOT / "results/tiny/base/advice.json"
 LOG = "probes/notebooks/rollouts.jsonl"
