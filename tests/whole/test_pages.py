@@ -37,6 +37,7 @@ PAGES = {
 }
 HOMES = ("", "probes/", "mse_lab/", "mse_lab/results/", "tests/")
 README, PROBES, METHOD, REFERENCE, TRUST = (TEXTS[f"{home}README.md"] for home in HOMES)
+TRAINING = TEXTS["results/TRAINING.md"]
 
 # A command as it is typed, at the beginning of an indented or fenced line.
 COMMAND = r"^(?:    )?(?:\$ )?(?:torchrun .* run_mse\.py|python run_mse\.py|mse-lab) (.*)"
@@ -241,8 +242,8 @@ def test_links_lead_somewhere(name):
 
 
 def row_of_sizes(label):
-    """A row of numbers on the first page, as they are printed."""
-    return re.search(rf"^\| {label} \| (.*) \|$", README, re.MULTILINE)[1].split(" | ")
+    """A row of numbers on the page of trainings, as they are printed."""
+    return re.search(rf"^\| {label} \| (.*) \|$", TRAINING, re.MULTILINE)[1].split(" | ")
 
 
 def test_the_predicted_gains_are_those_of_the_measured_constants():
@@ -257,17 +258,53 @@ def test_the_predicted_gains_are_those_of_the_measured_constants():
     assert gains == [round((1 + errors[4]) / (1 + each), 2) for each in errors.values()]
 
 
-@pytest.mark.parametrize("step", [15, 30, 100])
-def test_the_measured_gains_are_those_of_the_trainings(step):
+def test_the_measured_gains_are_those_of_the_trainings():
     """Of the best of four step sizes at each G, over that at G = 4."""
     folder = ROOT / "results/group-size"
     start = json.loads((folder / "prediction.json").read_text())["start"]["training"]
     runs = pd.read_csv(folder / "runs.csv")
     runs = runs[runs.arm.isin(["small-step", "eta-0.015", "main", "eta-0.06"])]
-    means = runs[runs.step == step].groupby(["group_size", "arm"]).value.mean()
+    means = runs[runs.step == 100].groupby(["group_size", "arm"]).value.mean()
     gains = means.unstack().max(axis=1) - start
-    cells = [float(cell) for cell in row_of_sizes(f"measured, step {step}")]
+    cells = [float(cell) for cell in row_of_sizes("measured, step 100")]
     assert cells == list((gains / gains[4]).round(2))
+
+
+def in_brackets(row, *names):
+    return "{:.2f} ({:.2f} to {:.2f})".format(*row[[*names]])
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+def test_the_power_of_the_law_is_that_of_its_study(optimiser):
+    law = pd.read_csv(ROOT / "results/training-law/law.csv")
+    rows = law[law["optimiser"] == optimiser]
+    powers = [
+        in_brackets(row, "power", "power_low", "power_high") for _, row in rows.iterrows()
+    ]
+    assert all(power in TRAINING for power in powers)
+    assert powers[-1] in README
+
+
+@pytest.mark.parametrize("arm", [(256, 4), (128, 2), (128, 16), (128, 64), (64, 4)])
+def test_the_arms_of_adamw_are_those_of_their_study(arm):
+    table = pd.read_csv(ROOT / "results/training-law/comparison.csv")
+    table = table[table["optimiser"] == "adamw"]
+    rows = table[
+        (table["completions_per_step"] == arm[0]) & (table["group_size"] == arm[1])
+    ]
+    last = rows.iloc[-1]
+    gain = in_brackets(last, "gain_ratio", "gain_ratio_low", "gain_ratio_high")
+    kinds = [
+        f"{way}{kind}_ratio"
+        for kind in ("steps", "step_size")
+        for way in ("predicted_", "")
+    ]
+    cells = [
+        f"{last['predicted_gain_ratio']:.2f}",
+        gain,
+        *(f"{last[kind]:.2f}" for kind in kinds),
+    ]
+    assert " | ".join([f"| {arm[0]}, {arm[1]}", *cells]) + " |" in TRAINING
 
 
 def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
