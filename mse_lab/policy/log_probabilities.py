@@ -23,15 +23,19 @@ class SharedPrefix:
     """Keys and values of all prompt tokens but the last, computed once.
 
     The last prompt token is processed together with a completion's tokens, so that all of
-    the completion's logits come from one forward pass.
+    the completion's logits come from one forward pass. Several prompts of one length have a
+    row each, to be drawn from.
     """
 
-    def __init__(self, policy: Policy, prompt: list[int], *, cached: bool = True) -> None:
-        self.prompt = prompt
+    def __init__(
+        self, policy: Policy, prompt: list[int], *others: list[int], cached: bool = True
+    ) -> None:
+        self.prompts = [prompt, *others]
         # None where nothing can be shared, or shall be.
         self.cache: Any = policy.empty_cache() if cached else None
         if self.cache is not None and len(prompt) > 1:
-            tokens = torch.tensor([prompt[:-1]], device=policy.device)
+            read = [one[:-1] for one in self.prompts]
+            tokens = torch.tensor(read, device=policy.device)
             policy.logits(tokens, self.cache, kept=1)
             layers = [
                 layer for layer in self.cache.layers if not isinstance(layer, DummyLayer)
@@ -40,6 +44,11 @@ class SharedPrefix:
                 self.cache = None  # The model left it empty.
         # The prompt tokens that are processed with each completion.
         self.unread = prompt if self.cache is None else prompt[-1:]
+
+    @property
+    def unread_PT(self) -> Tensor:
+        """The tokens of each prompt that are processed with each of its completions."""
+        return torch.tensor([one[-len(self.unread) :] for one in self.prompts])
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
         """Copy the cache and apply a function to its tensors."""

@@ -1,11 +1,14 @@
-"""Sampling: draw the completions of a prompt from the policy.
+"""Sampling: draw the completions of prompts from the policy.
 
 A token is the inverse of the policy's distribution function at a given uniform, so the
-completions are a pure function of the uniforms. Completions with the same beginning share
-a row of the batch until they differ, and finished completions leave the batch. The settings
-of the distribution, such as the temperature, are in `Policy.scaled`.
+completions are a pure function of the uniforms, whatever is drawn together. Completions
+with the same beginning share a row of the batch until they differ, and finished completions
+leave the batch. The settings of the distribution, such as the temperature, are in
+`Policy.scaled`.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,10 +71,10 @@ class _Beginnings:
     """The distinct beginnings of the unfinished completions, one row of the batch each."""
 
     def __init__(self, policy: Policy, prefix: SharedPrefix, positions: int) -> None:
-        self._unread_RT = torch.tensor([prefix.unread], device=policy.device)
+        self._unread_RT = prefix.unread_PT.to(policy.device)
         self._cache = prefix.expand(len(self._unread_RT))
         if self._cache is not None:
-            longest = len(prefix.prompt) - 1 + positions
+            longest = len(prefix.prompts[0]) - 1 + positions
             self._cache.layers = [
                 _BufferedLayer(layer, longest) if type(layer) is DynamicLayer else layer
                 for layer in self._cache.layers
@@ -115,12 +118,14 @@ def invert(log_probs_RV: Tensor, uniforms_N: Tensor, row_N: Tensor) -> Tensor:
     return torch.searchsorted(sums_RV, thresholds, right=True)[row_N, column_N]
 
 
-def _refuse_nan(log_probs_RV: Tensor, row_N: Tensor, number_N: Tensor, where: str) -> None:
+def _refuse_nan(
+    log_probs_RV: Tensor, row_N: Tensor, number_N: Tensor, name: Callable[[int], str]
+) -> None:
     bad = torch.isnan(log_probs_RV.sum(dim=-1))
     if bad.any():
         raise InputError(
-            f"{where}, completion {int(number_N[bad[row_N]][0])}: the model's "
-            "log-probabilities are NaN; check the checkpoint, or use another model.dtype"
+            f"{name(int(number_N[bad[row_N]][0]))}: the model's log-probabilities are NaN; "
+            "check the checkpoint, or use another model.dtype"
         )
 
 
@@ -128,22 +133,24 @@ def _draw_batch(
     policy: Policy,
     prefix: SharedPrefix,
     uniforms_NT: Tensor,
-    first: int,
-    prompt_id: str,
+    row: Tensor,
+    name: Callable[[int], str],
 ) -> Completions:
-    """Draw a batch, whose first completion is the prompt's number `first`."""
+    """Draw a batch; `row` is the number of each completion's prompt in the prefix.
+
+    For messages `name` says which prompt and completion one of the batch is.
+    """
     count, positions = uniforms_NT.shape
     tokens_NT = torch.zeros_like(uniforms_NT, dtype=torch.long)
     log_probs_N = torch.zeros_like(uniforms_NT[:, 0])
     lengths_N = torch.full_like(tokens_NT[:, 0], positions)
     ended_N = torch.zeros_like(lengths_N, dtype=torch.bool)
-    # Indices of the unfinished completions, and the beginning that each continues.
+    # Indices of the unfinished completions; `row` is the beginning that each continues.
     active = torch.arange(count, device=policy.device)
-    row = torch.zeros_like(active)
     beginnings = _Beginnings(policy, prefix, positions)
     for position in range(positions):
         log_probs_RV = beginnings.read(policy)
-        _refuse_nan(log_probs_RV, row, first + active, f"prompt {prompt_id}")
+        _refuse_nan(log_probs_RV, row, active, name)
         drawn = invert(log_probs_RV, uniforms_NT[active, position], row)
         tokens_NT[active, position] = drawn
         log_probs_N[active] += log_probs_RV[row, drawn].double()
@@ -183,10 +190,59 @@ def draw(
 
     Entry (n, t) of the uniforms, in [0, 1), draws token t of completion n.
     """
-    prefix = SharedPrefix(policy, prompt)
+    prefix, count = SharedPrefix(policy, prompt), len(uniforms_NT)
     uniforms = torch.from_numpy(uniforms_NT).to(policy.device)
-    most = max_batch or len(uniforms)
-    batches = zip(range(0, len(uniforms), most), uniforms.split(most), strict=True)
-    return concatenate(
-        [_draw_batch(policy, prefix, batch, at, prompt_id) for at, batch in batches]
+    row, most = (
+        torch.zeros(count, dtype=torch.long, device=policy.device),
+        max_batch or count,
     )
+
+    def name(first: int, number: int) -> str:
+        return f"prompt {prompt_id}, completion {first + number}"
+
+    most = max_batch or count
+    return concatenate(
+        [
+            _draw_batch(
+                policy,
+                prefix,
+                uniforms[first : first + most],
+                row[first : first + most],
+                partial(name, first),
+            )
+            for first in range(0, count, most)
+        ]
+    )
+
+
+@torch.no_grad()
+def draw_together(
+    policy: Policy,
+    prompts: Sequence[list[int]],
+    uniforms_PNT: Floats,
+    ids: Sequence[str],
+    *,
+    max_batch: int | None = None,
+) -> list[Completions]:
+    """Draw N completions of each of P prompts of one length, as `draw` does of each.
+
+    A pass has all completions of as many prompts as `max_batch` allows.
+    """
+    count, each, _ = uniforms_PNT.shape
+    together = (max_batch or count * each) // each
+    if min(together, count) < 2:
+        given = zip(prompts, uniforms_PNT, ids, strict=True)
+        return [draw(policy, *one, max_batch=max_batch) for one in given]
+
+    def name(first: int, number: int) -> str:
+        return f"prompt {ids[first + number // each]}, completion {number % each}"
+
+    drawn: list[Completions] = []
+    for first in range(0, count, together):
+        part = slice(first, first + together)
+        prefix = SharedPrefix(policy, *prompts[part])
+        uniforms = torch.from_numpy(uniforms_PNT[part]).to(policy.device).flatten(0, 1)
+        row = torch.arange(len(uniforms), device=policy.device) // each
+        found = _draw_batch(policy, prefix, uniforms, row, partial(name, first))
+        drawn += [found[at : at + each] for at in range(0, len(found), each)]
+    return drawn

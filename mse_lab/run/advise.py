@@ -153,7 +153,7 @@ class _Looks:
         """Look; return whether to stop."""
         subject, line = self._subject, self._line
         order = self.order[: look.prompts]
-        sampled = [read(self._store, look.items(index)) for index in order]
+        sampled = [read(self._store, items) for items in look.items(order)]
         dtype = subject.probe.model.dtype
         gaps = [block.law_gap for blocks in sampled for block in blocks]
         self.checks = [
@@ -224,8 +224,10 @@ def sample_until(
 
         line.tell(partial(first_prompt, subject))
         possible = looks(len(seen.order), budget or DEFAULT_BUDGET)
+        lengths = list(map(len, subject.tokens))
         for look in takewhile(deadline.allows, possible):
-            fill(store, look.batches(seen.order), measure, processes, line)
+            batches = look.batches(seen.order, lengths)
+            fill(store, batches, measure, processes, line)
             done, stop = look, processes.agree(partial(seen.at, look))
             if stop:
                 break

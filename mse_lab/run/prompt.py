@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +24,7 @@ from mse_lab.mse.mismatch import token_divergences
 from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.log_probabilities import token_log_probs
-from mse_lab.policy.sampling import draw
+from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import reward_completions
@@ -70,27 +71,45 @@ class CompletionPool:
         ]
 
 
-def draw_pool(
-    subject: Subject, index: int, name: str, completions: range
-) -> CompletionPool:
-    """Draw completions of a pool, or read it; reward them."""
-    probe, prompt, supplied = subject.probe, subject.prompts[index], subject.supplied
+def _draw(
+    subject: Subject, indices: Sequence[int], name: str, completions: range
+) -> list[Completions]:
+    """Draw completions of prompts of one length together, or read them."""
+    probe, supplied = subject.probe, subject.supplied
+    ids = [subject.prompts[index].id for index in indices]
     positions = probe.sampling.max_new_tokens
     if supplied is not None:
-        drawn = supplied.read(prompt.id, name, subject.policy, positions)
-    else:
-        numbers = uniforms(probe.seed, prompt.id, name, completions, positions)
-        drawn = attempt(
-            subject.memory.drawing,
-            lambda most: draw(
-                subject.policy, subject.tokens[index], numbers, prompt.id, max_batch=most
-            ),
-        )
+        return [supplied.read(one, name, subject.policy, positions) for one in ids]
+    numbers_PNT = np.stack(
+        [uniforms(probe.seed, one, name, completions, positions) for one in ids]
+    )
+    tokens = [subject.tokens[index] for index in indices]
+    return attempt(
+        subject.memory.drawing,
+        lambda most: draw_together(
+            subject.policy, tokens, numbers_PNT, ids, max_batch=most
+        ),
+    )
+
+
+def _reward(subject: Subject, index: int, name: str, drawn: Completions) -> CompletionPool:
+    prompt, supplied = subject.prompts[index], subject.supplied
     texts = drawn.texts(subject.policy)
-    if supplied is not None and probe.reward == "supplied":
+    if supplied is not None and subject.probe.reward == "supplied":
         return CompletionPool(name, drawn, texts, supplied.rewards(prompt.id, name))
     rewarded = reward_completions(subject.reward, texts, prompt, drawn.unpadded)
     return CompletionPool(name, drawn, texts, *rewarded)
+
+
+def draw_pools(
+    subject: Subject, indices: Sequence[int], name: str, completions: range
+) -> list[CompletionPool]:
+    """Draw completions of a pool of each prompt, or read them; reward them."""
+    drawn = _draw(subject, indices, name, completions)
+    return [
+        _reward(subject, index, name, one)
+        for index, one in zip(indices, drawn, strict=True)
+    ]
 
 
 def _measure_reference(subject: Subject, index: int, pool: CompletionPool) -> Reference:
@@ -273,9 +292,9 @@ def measure_prompt(subject: Subject, index: int, process: int = 0) -> PromptMeas
     The first prompt is also scored alone and padded, as a check.
     """
     began, sizes = time.monotonic(), subject.probe.pool
-    reference_pool = draw_pool(subject, index, "reference", range(sizes.reference))
+    [reference_pool] = draw_pools(subject, [index], "reference", range(sizes.reference))
     reference = _measure_reference(subject, index, reference_pool)
-    pool = draw_pool(subject, index, "replicate", range(sizes.replicate))
+    [pool] = draw_pools(subject, [index], "replicate", range(sizes.replicate))
     _refuse_rewards(subject, index, pool.rewards_N)
     blocks = _score_pool(subject, index, pool, reference)
     pools = [reference_pool, pool]

@@ -21,7 +21,8 @@ from mse_lab.run.looks import MOST_SCORED
 from mse_lab.run.loop import Batch
 from mse_lab.run.memory import attempt
 from mse_lab.run.prompt import (
-    draw_pool,
+    CompletionPool,
+    draw_pools,
     law_gap,
     refuse_scores,
     summarise,
@@ -76,19 +77,18 @@ def _gradient_gap(
 def sample_prompt(
     subject: Subject,
     index: int,
-    completions: range,
+    start: int,
+    pool: CompletionPool,
+    seconds: float,
     *,
     checked: bool = False,
 ) -> SampledPrompt:
-    """Draw and reward completions of a prompt; differentiate some of them.
+    """Differentiate some completions of a block, whose numbers begin at `start`.
 
-    The result depends on the subject, the prompt and the arguments alone: it is the same in
-    any order of the prompts and in any process. The numbers of the `completions` key their
-    uniform numbers, and where it is `checked` the gradient is compared with that of plain
-    autograd.
+    They took so many `seconds` to draw. Where it is `checked` the gradient is compared with
+    that of plain autograd.
     """
-    began, start = time.monotonic(), completions.start
-    pool = draw_pool(subject, index, POOL, completions)
+    began = time.monotonic() - seconds
     rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
     scored_K = choose_scored(pool.rewards_N, MOST_SCORED, rng)
     weights_K = gradient_weights(pool.rewards_N, scored_K)
@@ -113,10 +113,20 @@ def sample_prompt(
 
 
 def sample_batch(subject: Subject, batch: Batch, checked: int) -> list[SampledPrompt]:
-    """Sample the blocks of a batch; check the gradient of the first one of a prompt."""
+    """Draw and reward a block of completions of each prompt; differentiate some of them.
+
+    The result depends on the subject and the batch alone: it is the same after any other
+    batch and in any process. The numbers of the completions key their uniform numbers. The
+    gradient of the `checked` prompt's first block is compared with that of plain autograd.
+    """
+    began = time.monotonic()
+    [(start, stop)] = {(start, stop) for _, start, stop in batch}
+    indices = [index for index, *_ in batch]
+    pools = draw_pools(subject, indices, POOL, range(start, stop))
+    seconds = (time.monotonic() - began) / len(batch)
     return [
         sample_prompt(
-            subject, index, range(start, stop), checked=(index, start) == (checked, 0)
+            subject, index, start, pool, seconds, checked=(index, start) == (checked, 0)
         )
-        for index, start, stop in batch
+        for index, pool in zip(indices, pools, strict=True)
     ]

@@ -21,7 +21,7 @@ from mse_lab.policy.log_probabilities import (
     sequence_log_probs,
     sum_over_tokens,
 )
-from mse_lab.policy.sampling import draw, invert
+from mse_lab.policy.sampling import draw, draw_together, invert
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.streams import uniforms
 from mse_lab.scores.score_block import score_block
@@ -30,13 +30,15 @@ from stopped_policies import stopped_policy
 PROMPT, POSITIONS, VOCABULARY = [3, 4, 2], 3, 6
 COUNT = 2000
 NUMBERS = uniforms(0, "a", "replicate", range(COUNT), POSITIONS)
+# So many positions that completions end at many of them, and some are cut.
+LONG = uniforms(0, "a", "replicate", range(24), 12)
 
 POLICIES = {
     "one end, hot": lambda: replace(plain_policy(ends=(1,)), temperature=2.0),
     "two ends, cold": lambda: replace(plain_policy(ends=(1, 2)), temperature=0.5),
     "## or cc": lambda: stopped_policy("##", "cc"),
     "b": lambda: stopped_policy("b"),
-    "no cache": lambda: random_policy("openai-gpt", vocabulary=VOCABULARY, ends=(1,)),
+    "no cache": lambda: random_policy("openai-gpt", vocabulary=VOCABULARY, ends=(3,)),
 }
 
 
@@ -95,19 +97,55 @@ def in_two_calls(policy, prompt, numbers):
     return concatenate([draw(policy, prompt, part, "a") for part in np.split(numbers, [9])])
 
 
-HOW = (in_batches, in_another_order, in_two_calls, in_small_buffers)
+def beside_others(policy, prompt, numbers, most=None):
+    """Of other prompts of the length, one of which draws the same numbers."""
+    prompts = [[5, 3, 3][: len(prompt)], prompt, [4, 2, 4][: len(prompt)]]
+    given = np.stack([1 - numbers, numbers, numbers])
+    return draw_together(policy, prompts, given, "xyz", max_batch=most)[1]
+
+
+def beside_one_other(policy, prompt, numbers):
+    return beside_others(policy, prompt, numbers, 2 * len(numbers) + 1)
+
+
+def beside_none_in_parts(policy, prompt, numbers):
+    return beside_others(policy, prompt, numbers, 7)
+
+
+HOW = (in_batches, in_another_order, in_two_calls, in_small_buffers, beside_others,
+       beside_one_other, beside_none_in_parts)  # fmt: skip
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, PROMPT[:1]], ids=["prompt", "one token"])
 @pytest.mark.parametrize("how", HOW, ids=lambda how: how.__name__)
 def test_a_completion_is_a_function_of_its_numbers(policy, how, prompt):
     """And its log-probability is that of the whole sequence."""
-    numbers = NUMBERS[:40]
-    whole, found = draw(policy, prompt, numbers, "a"), how(policy, prompt, numbers)
+    whole, found = draw(policy, prompt, LONG, "a"), how(policy, prompt, LONG)
+    assert len(set(whole.lengths_N.tolist())) > 3
     assert tokens_of(found) == tokens_of(whole)
     assert found.ended_N.tolist() == whole.ended_N.tolist()
     again = sequence_log_probs(policy, prompt, found).numpy()
     np.testing.assert_allclose(found.log_probs_N, again, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("at", "most"), [(0, None), (1, None), (2, 8), (2, 1)])
+def test_a_nan_is_of_the_prompt_and_the_completion_that_meet_it(at, most):
+    """Whatever is drawn beside it."""
+    policy = random_policy()
+    prompts = [[3, 4], [4, 3], [5, 3]]
+    honest = policy.log_probabilities
+
+    class Spoilt(type(policy)):
+        def log_probabilities(self, logits):
+            found = honest(logits)
+            same = (found - honest_first).abs().amax(-1) < 1e-9
+            return torch.where(same[..., None], torch.nan, found)
+
+    with torch.no_grad():
+        honest_first = honest(policy.logits(torch.tensor([prompts[at]]), kept=1))[0, 0]
+    spoilt = Spoilt(**vars(policy))
+    with pytest.raises(InputError, match=f"^prompt {'xyz'[at]}, completion 0: the model's"):
+        draw_together(spoilt, prompts, np.stack([LONG[:4]] * 3), "xyz", max_batch=most)
 
 
 def test_a_completion_ends_with_the_first_token_that_ends_it(policy):

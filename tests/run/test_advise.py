@@ -10,7 +10,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.results.folder import ADVICE
-from mse_lab.run import sample
+from mse_lab.run import advise, sample
 from mse_lab.run.advise import (
     _Deadline,
     refuse_few,
@@ -90,12 +90,12 @@ def test_a_later_start_says_the_same_without_sampling(measure, monkeypatch):
 )  # fmt: skip
 def test_what_ends_it_where_nothing_is_known(measure, budget, last, stopped, monkeypatch):
     """The number of completions alone: samples of one size stand for all."""
-    honest = sample.sample_prompt
+    honest = advise.sample_batch
     monkeypatch.setattr(
-        sample,
-        "sample_prompt",
-        lambda subject, index, block, *, checked: honest(
-            subject, index, range(16), checked=checked
+        advise,
+        "sample_batch",
+        lambda subject, batch, **settings: honest(
+            subject, [(index, 0, 16) for index, *_ in batch], **settings
         ),
     )
     found = measure(lambda table: Said(False, ""), budget=budget)

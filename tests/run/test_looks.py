@@ -1,5 +1,7 @@
 """Which prompts come, in which order, and how many completions each look takes."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 
@@ -58,16 +60,38 @@ def test_a_budget_is_used_and_not_exceeded(prompts, more):
         return
     left, last = budget - drawn[-1], found[-1]
     assert 0 <= left < (last.completions if last.prompts < prompts else 4 * prompts)
-    assert all(len(block) >= 4 for look in found for block in look.blocks)
+    blocks = [block for look in found for at in (0, 48) for block in look.blocks(at)]
+    assert all(len(block) >= 4 for block in blocks)
     assert found[:-1] == whole[: len(found) - 1]
     assert last.prompts == prompts or last.completions in (FIRST_COMPLETIONS, COMPLETIONS)
 
 
-def test_a_block_is_that_of_every_look_that_has_it():
-    cuts = [[block.stop for block in look.blocks] for look in looks(60)]
-    assert cuts[-1] == [8, 16, 24, 36, 54, 81, 121, 181, 271]
+@pytest.mark.parametrize(("place", "first"), [(0, [8, 16]), (47, [8, 16]), (48, [16])])
+def test_a_block_is_that_of_every_look_that_has_it(place, first):
+    """The prompts that the second look or a later one adds begin with 16."""
+    found = [look for look in looks(60) if look.prompts > place]
+    cuts = [[block.stop for block in look.blocks(place)] for look in found]
+    assert cuts[-1] == [*first, 24, 36, 54, 81, 121, 181, 271]
     assert all(one == cuts[-1][: len(one)] for one in cuts)
-    assert Look(60, 23).blocks == [range(8), range(8, 16), range(16, 23)]
+    assert all(look.blocks(place)[0].start == 0 for look in found)
+
+
+def test_a_batch_is_that_of_every_look_that_has_it():
+    """Of one length, of the same completions, of 8 prompts at most; and all are there."""
+    order, lengths = keyed_order(0, IDS), [40 + index % 3 for index in range(200)]
+    seen = set()
+    for look in looks(200):
+        batches = look.batches(order, lengths)
+        items = [item for batch in batches for item in batch]
+        assert len(items) == len(set(items))
+        assert sorted(items) == sorted(chain(*look.items(order)))
+        assert sum(stop - start for _, start, stop in items) == look.drawn
+        assert seen <= set(batches)
+        seen |= set(batches)
+        for batch in batches:
+            assert len({(lengths[index], *block) for index, *block in batch}) == 1
+        assert max(map(len, batches)) == 8
+        assert len(batches) < len(items) / 4
 
 
 def test_a_budget_below_the_first_look_is_for_the_caller_to_refuse():

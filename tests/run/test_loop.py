@@ -25,7 +25,7 @@ from mse_lab.run.store import Shards, measuring
 from pretended_processes import OfTwo
 
 IDS = [f"p{index}" for index in range(5)]
-LOOK = Look(5, 16)  # Two blocks of each prompt.
+LOOK = Look(5, 16)  # Two blocks of each prompt, in a batch each: no length is another's.
 
 
 class Line(Progress):
@@ -52,7 +52,7 @@ class Task:
         order = keyed_order(0, IDS)
         self.batches = [((index,),) for index in range(5)]
         if kind is SampledPrompt:
-            self.batches = LOOK.batches(order)
+            self.batches = LOOK.batches(order, range(5))
         self.first = order[0]
 
     def measure(self, batch):
@@ -131,10 +131,10 @@ def test_what_is_there_is_gone_on_with(task, whole):
 
 def test_a_batch_is_measured_whole(task, whole):
     """What is missing does not decide what is measured together."""
-    batches = [
-        (*one, *other) for one, other in zip(task.batches, task.batches[1:], strict=False)
-    ][::2]
-    store = {task.items()[1]: whole[task.items()[1]]}
+    blocks = [(0, 8), (8, 16)] if task.kind is SampledPrompt else [()]
+    # These two prompts have as many tokens.
+    batches = [tuple((index, *block) for index in (1, 2)) for block in blocks]
+    store = {batches[0][0]: whole[batches[0][0]]}
     task.fill(store, batches)
     assert task.measured == batches
     task.measured.clear()

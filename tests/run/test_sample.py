@@ -1,5 +1,6 @@
 """A prompt's sample: the same numbers whatever else is measured, and exact ones."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.run import sample as sampling
 from mse_lab.run.memory import Fallbacks
-from mse_lab.run.sample import POOL, sample_prompt
+from mse_lab.run.sample import POOL, sample_batch
 from mse_lab.scores.score_block import Scoring
 from plain_scores import autograd_scores
 
@@ -19,6 +20,12 @@ from plain_scores import autograd_scores
 @pytest.fixture
 def subject(subject_of):
     return subject_of(scored=16)
+
+
+def sample_prompt(subject, index, block, *, checked=False):
+    """A batch of one prompt alone."""
+    batch = ((index, block.start, block.stop),)
+    return sample_batch(subject, batch, checked=index if checked else -1)[0]
 
 
 def same(one, other):
@@ -51,6 +58,27 @@ def test_a_sample_depends_on_nothing_else(subject):
     same(sample_prompt(subject, 0, range(8)).sample, first)
     turned = replace(subject, prompts=subject.prompts[::-1], tokens=subject.tokens[::-1])
     same(sample_prompt(turned, 1, range(8)).sample, first)
+
+
+def test_prompts_of_a_batch_are_what_each_is_alone(subject):
+    """Tokens, rewards and choices to the bit; scores but for rounding."""
+    prompts = [replace(subject.prompts[0], id=name) for name in "xyz"]
+    tokens = [[1, 2], [2, 3], [3, 3]]
+    subject = replace(subject, prompts=prompts, tokens=tokens)
+    batch = tuple((index, 8, 16) for index in (2, 0, 1))
+    for (index, *_), found in zip(batch, sample_batch(subject, batch, 0), strict=True):
+        alone = sample_prompt(subject, index, range(8, 16))
+        for name in ("rewards_N", "scored_K", "lengths_N"):
+            np.testing.assert_array_equal(
+                getattr(found.sample, name), getattr(alone.sample, name)
+            )
+        texts = [
+            [json.loads(line)["text"] for line in one.completions.lines.split("\n")]
+            for one in (found, alone)
+        ]
+        assert texts[0] == texts[1]
+        assert np.isnan(found.gradient_gap)
+        np.testing.assert_allclose(found.sample.gram_KK, alone.sample.gram_KK, rtol=1e-6)
 
 
 def test_blocks_are_parts_of_the_same_completions(subject):

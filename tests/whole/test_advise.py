@@ -63,9 +63,9 @@ def test_a_larger_budget_goes_on(advise, monkeypatch):
     assert (small["stopped"], small["completions"]) == ("budget", 384)
     honest, drawn = sample.sample_prompt, []
 
-    def counted(subject, index, block, *given, **settings):
-        drawn.append(len(block))
-        return honest(subject, index, block, *given, **settings)
+    def counted(subject, index, start, pool, *given, **settings):
+        drawn.append(len(pool.rewards_N))
+        return honest(subject, index, start, pool, *given, **settings)
 
     monkeypatch.setattr(sample, "sample_prompt", counted)
     large = advise("--budget", 416, *words)[1]
@@ -75,21 +75,20 @@ def test_a_larger_budget_goes_on(advise, monkeypatch):
     assert large == at_once
 
 
-def test_an_interruption_loses_nothing_but_the_prompt_under_way(advise, monkeypatch):
+def test_an_interruption_loses_nothing_but_the_batch_under_way(advise, monkeypatch):
     expected = advise("--budget", 416, out="whole")[1]
     honest, drawn = sample.sample_prompt, []
 
     def interrupted(subject, index, *given, **settings):
         drawn.append(index)
-        if len(drawn) == 5:
+        if len(drawn) == 13:  # The fifth of the second batch.
             raise KeyboardInterrupt
         return honest(subject, index, *given, **settings)
 
     monkeypatch.setattr(sample, "sample_prompt", interrupted)
     assert advise("--budget", 416)[0] == 130
     assert advise("--budget", 416)[1] == expected
-    # The fifth was begun twice, none of the others.
-    assert len(drawn) == PROMPTS + 1
+    assert len(drawn) == PROMPTS + 5
     assert len(set(drawn)) == PROMPTS
 
 
