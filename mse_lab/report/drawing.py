@@ -45,7 +45,7 @@ RC: dict[Any, Any] = {
 }
 
 # What is otherwise on a dark page, whose ground is that of GitHub's.
-DARK = {
+DARK: dict[str, Any] = {
     **style.library["dark_background"],
     **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "#0d1117"),
     "savefig.facecolor": "auto",
