@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,37 +88,26 @@ def find_state(completions: Path) -> State | None:
     return max(known, key=lambda state: state.last_step, default=None)
 
 
-class Segment(NamedTuple):
-    """The rows of a step in a file."""
-
-    step: int
-    start: int
-    end: int
-
-
-def _segments(table: pd.DataFrame) -> list[Segment]:
-    """List the steps in order; refuse one that comes twice."""
-    changes = table[["file", "step"]].diff().fillna(0).to_numpy().any(axis=1)
-    starts = [0, *np.flatnonzero(changes).tolist()]
-    steps = table["step"].iloc[starts].tolist()
-    found = sorted(map(Segment, steps, starts, [*starts[1:], len(table)]))
-    for one, other in pairwise(found):
-        if one.step == other.step:
-            files = table["file"].iloc[[one.start, other.start]] + 1
+def _rows_of_steps(table: pd.DataFrame) -> dict[int, Ints]:
+    """Give the rows of each step, in the order of steps; refuse one that comes twice."""
+    rows = table.groupby("step").indices
+    for step, at in rows.items():
+        files = (table["file"].iloc[at].unique() + 1).tolist()
+        if len(files) > 1 or at[-1] - at[0] >= len(at):
             raise InputError(
-                f"step {one.step} comes twice, in files {' and '.join(map(str, files))} of "
-                "the log: name the files of one training"
+                f"step {step} comes twice, in files {' and '.join(map(str, files))} of the "
+                "log: name the files of one training"
             )
-    return found
+    return {int(step): at for step, at in rows.items()}
 
 
-def _repeats(table: pd.DataFrame, one: Segment, other: Segment) -> bool:
-    """Whether two steps hold the same completions, rewards and advantages."""
+def _repeats(table: pd.DataFrame, one: Ints, other: Ints) -> bool:
+    """Whether rows of two steps hold the same completions, rewards and advantages."""
     first, second = (
-        table.iloc[each.start : each.end].drop(columns=["file", "step"])
-        for each in (one, other)
+        table.iloc[at].drop(columns=["file", "step"]).reset_index(drop=True)
+        for at in (one, other)
     )
-    return first.reset_index(drop=True).equals(second.reset_index(drop=True))
+    return first.equals(second)
 
 
 def leave_out(
@@ -129,29 +118,24 @@ def leave_out(
     Files that were named one by one (`asked`) hold no evaluation unless the state says so;
     where there is nothing else, evaluations are read.
     """
-    sorts: dict[str, list[Segment]] = {
-        one: [] for one in ("training", "evaluated", "repeated", "unknown")
-    }
-    before: tuple[Segment, str] | None = None
-    segments = _segments(table)
-    for one in segments:
-        sort = _sort(one.step, state, asked=asked)
-        if before is not None and _repeats(table, before[0], one):
-            sort = "repeated" if before[1] == "training" else before[1]
-        sorts[sort].append(one)
-        before = one, "training" if sort == "repeated" else sort
-    if not sorts["training"] and not asked:
+    rows, sorts = _rows_of_steps(table), dict[int, str]()
+    for before, step in pairwise([None, *rows]):
+        sorts[step] = _sort(step, state, asked=asked)
+        if before is not None and _repeats(table, rows[before], rows[step]):
+            sorts[step] = "repeated" if sorts[before] == "training" else sorts[before]
+    if "training" not in sorts.values() and not asked:
         raise InputError(
             "evaluations only, which TRL writes over the rollouts of their steps; "
             f"{KEEP}. To read them name their files"
         )
-    if not sorts["training"]:
-        sorts |= {"training": sorts["evaluated"], "evaluated": []}
-    left_out = [*_left_out(sorts, state)]
+    kept = "training" if "training" in sorts.values() else "evaluated"
+    left_out = [
+        *_left_out({step: one for step, one in sorts.items() if one != kept}, state)
+    ]
     if not asked:
-        left_out += _missing(segments)
-    rows = np.concatenate([np.arange(one.start, one.end) for one in sorts["training"]])
-    return table.iloc[rows].reset_index(drop=True), left_out
+        left_out += _missing([*rows])
+    at = np.concatenate([rows[step] for step, one in sorts.items() if one == kept])
+    return table.iloc[at].reset_index(drop=True), left_out
 
 
 def _sort(step: int, state: State | None, *, asked: bool) -> str:
@@ -162,9 +146,7 @@ def _sort(step: int, state: State | None, *, asked: bool) -> str:
     return "training" if told else "unknown"
 
 
-def _left_out(
-    sorts: Mapping[str, Sequence[Segment]], state: State | None
-) -> Iterator[LeftOut]:
+def _left_out(sorts: Mapping[int, str], state: State | None) -> Iterator[LeftOut]:
     last = state.last_step if state else 0
     says = {
         "evaluated": (
@@ -183,13 +165,12 @@ def _left_out(
         ),
     }
     for sort, (what, remedy) in says.items():
-        if found := sorts[sort]:
-            yield LeftOut(len(found), what, remedy, f"step {found[0].step}")
+        if steps := [step for step, one in sorts.items() if one == sort]:
+            yield LeftOut(len(steps), what, remedy, f"step {steps[0]}")
 
 
-def _missing(segments: Sequence[Segment]) -> Iterator[LeftOut]:
-    steps = {one.step for one in segments} - {0}
-    count = max(steps, default=0) - len(steps)
+def _missing(steps: Sequence[int]) -> Iterator[LeftOut]:
+    count = max(steps) - len({*steps} - {0})
     if count > 0:
         what = f"step(s) up to {max(steps)} have no file"
         yield LeftOut(count, what, "logging_steps=1 writes every one")
