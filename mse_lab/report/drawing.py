@@ -46,7 +46,7 @@ RC: dict[Any, Any] = {
 
 # What is otherwise on a dark page, whose ground is that of GitHub's.
 DARK: dict[str, Any] = {
-    **style.library["dark_background"],
+    **dict(style.library["dark_background"].items()),
     **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "#0d1117"),
     "savefig.facecolor": "auto",
     "grid.color": "0.2",
