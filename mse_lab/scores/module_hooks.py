@@ -211,13 +211,10 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
         # A model may add to what a layer gives in place, which a leaf forbids.
         looked_up = not any(given.is_floating_point() for given in call.inputs)
         return tensor if looked_up else tensor.clone()
-    if several:
-        # One result may be computed from another: what the model goes on with is a copy,
-        # whose gradient leaves that way out.
+    if several or is_product(call.module):
+        # One result may be computed from another, and products are often views, which lose
+        # their hooks where they are changed in place: the model goes on with a copy.
         tensor = tensor.clone()
-    elif is_product(call.module):
-        # Products are often views, which lose their hooks where they are changed in place.
-        tensor = torch.ops.aten._unsafe_view(tensor, tensor.shape)
     exposed.append(tensor)
     return tensor
 
@@ -229,8 +226,9 @@ class ModuleHooks:
         # Whether a rule runs a module once more, outside the pass.
         self.replaying = False
         self.rows = rows  # Completions of the pass under way.
-        self._model, self._shared = model, shared
-        self._tokens = 0
+        self.tokens = 0  # Tokens of each that the model reads, once it does.
+        self.shared = shared  # The first of these, the prompt's.
+        self._model = model
 
     def meet_call(self, call: Call) -> bool:
         """Take a call, and say whether gradients are to be met."""
@@ -260,7 +258,7 @@ class ModuleHooks:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         # The head in slices runs the model once more, on a single token.
-        self._tokens = self._tokens or tensors_in((args, kwargs))[0].shape[1]
+        self.tokens = self.tokens or tensors_in((args, kwargs))[0].shape[1]
 
     def _forward(
         self,
@@ -273,7 +271,7 @@ class ModuleHooks:
     ) -> Any:
         if self.replaying:
             return None
-        batch = Batch(self.rows, self._tokens, self._shared)
+        batch = Batch(self.rows, self.tokens, self.shared)
         call = Call(owner, module, own, args, kwargs, results_in(output), batch)
         if not self.meet_call(call):
             return None

@@ -33,6 +33,7 @@ from mse_lab.scores.plain_backward import PlainBackward, plain_passes
 from mse_lab.scores.recorder import Recorder, Weighted, recomputed_layers
 from mse_lab.scores.reference import inner_product, meeting_gradients
 from mse_lab.scores.scoring_plan import missing_rule
+from mse_lab.scores.shared_prompt import prompt_once
 
 
 class Scoring(NamedTuple):
@@ -85,6 +86,7 @@ def _score_together(
     with (
         recorder.recording(without=head.module if head else None),
         recomputed_layers(policy.model, recorder, how.layer),
+        prompt_once(policy.model, recorder),
         torch.enable_grad(),
     ):
         log_probs = (

@@ -17,7 +17,13 @@ from foreign_modules import MODULES, Positions, ScaledTable, Unused, policy_with
 from models import ARCHITECTURES, random_policy
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores import factors, layer_rules, module_hooks, tied_parameters
+from mse_lab.scores import (
+    factors,
+    layer_rules,
+    module_hooks,
+    shared_prompt,
+    tied_parameters,
+)
 from mse_lab.scores.factors import Dense
 from mse_lab.scores.module_hooks import Batch
 from mse_lab.scores.recorder import Weighted
@@ -77,6 +83,8 @@ def assert_exact(monkeypatch, policy, completions, bound, name="", ways=WAYS):
         if how.sliced and name in WHOLE_LOGITS:
             continue
         monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
+        # The prompt is computed for each completion in the first way, once in the others.
+        monkeypatch.setattr(shared_prompt, "_saves", lambda *_, way=way: way != "whole")
         how = how._replace(block=2 if how.block == 2 else len(completions))
         found[way] = gaps(policy, completions, how, truth)
     assert max(max(each.values()) for each in found.values()) < bound, found
