@@ -124,7 +124,8 @@ def score_block(
     if weighted is not None:
         # Completions that are equal add their weights up.
         totals_N = np.bincount(place_N, weighted.weights_N, len(distinct)).astype(float)
-        weighted = weighted._replace(weights_N=totals_N)
+        # Of equal rewards all are zero, and so is the sum that the keeper starts with.
+        weighted = weighted._replace(weights_N=totals_N) if totals_N.any() else None
 
     def score(rows: slice) -> Scores:
         share = None

@@ -17,6 +17,11 @@ sum B_cc'^2. By the v and with k odd the square is the sum of the squares, or, f
 k, d = 0, the square of the sum. Each, summed over d, is at most ||x_c||^2 ||y_c'||^2. So
 the standard error is at most sqrt(4/k) of the product of the norms; of vectors whose rows
 have nothing in common it is sqrt((1 + cos^2)/k) by the cosine between the two.
+
+Gradients come as products of factors, sum_t d_t x_t'. With the entries of d hashed to a
+places first, fewer numbers would be formed: a of R rows. But then whole rows of a matrix
+meet, in step where its gradient has rank one, and the bound is sqrt(2/a + 4/k): for 144 of
+576 rows 0.12, where forming them all has 0.011.
 """
 
 from collections.abc import Iterable, Mapping
@@ -79,7 +84,7 @@ class Sketch:
     ) -> None:
         self._starts, size = _starts(parameters)
         rng = stream(seed, "sketch")
-        self._signs = torch.from_numpy(_signs(rng, buckets))
+        self._signs = torch.from_numpy(_signs(rng, buckets)).float()
         # The shift of each row, and its sign.
         self._turns = rng.integers(2 * buckets, size=-(-size // buckets)).tolist()
         self._sums = torch.zeros(2 * buckets)
@@ -87,8 +92,9 @@ class Sketch:
     def _fold(self, at: int, flat: Tensor) -> None:
         """Add numbers from place `at` of the vector on, by row."""
         buckets = len(self._signs)
-        if self._sums.device != flat.device or self._sums.dtype != torch.float64:
-            wide = torch.float32 if flat.device.type == "mps" else torch.float64
+        # In float32 or better: rounding is far below the error of a sketch.
+        wide = torch.promote_types(self._sums.dtype, flat.dtype)
+        if self._sums.device != flat.device or self._sums.dtype != wide:
             self._sums = self._sums.to(flat.device, wide)
             self._signs = self._signs.to(self._sums)
         while len(flat):

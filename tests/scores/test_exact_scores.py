@@ -297,6 +297,21 @@ def test_a_sketch_takes_the_sum_by_name():
         assert relative_gap(keeper.vector, expected.vector) < 1e-5
 
 
+def test_equal_rewards_leave_no_sum_to_form(monkeypatch):
+    """Their weights are zero; or those of equal completions cancel."""
+    monkeypatch.setattr(Whole, "add", None)  # what is called fails
+    policy = random_policy()
+    some = some_completions(policy)[np.array([3, 3, 0])]
+    for weights_N in (np.zeros(3), np.array([1.0, -1.0, 0.0])):
+        weighted = Weighted(weights_N, Whole(policy.parameters))
+        score_block(policy, PROMPT, some, None, weighted=weighted)
+        assert not weighted.keeper.vector.any()
+    with pytest.raises(TypeError):
+        score_block(
+            policy, PROMPT, some, None, weighted=Weighted(np.ones(3), weighted.keeper)
+        )
+
+
 def test_the_check_of_a_run_agrees():
     """A completion alone, padded and in its block."""
     policy = random_policy()
