@@ -178,44 +178,6 @@ def _ended(policy: Policy, tokens_NT: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def draw(
-    policy: Policy,
-    prompt: list[int],
-    uniforms_NT: Floats,
-    prompt_id: str,
-    *,
-    max_batch: int | None = None,
-) -> Completions:
-    """Draw N completions of a prompt, of at most T tokens, `max_batch` of them in a pass.
-
-    Entry (n, t) of the uniforms, in [0, 1), draws token t of completion n.
-    """
-    prefix, count = SharedPrefix(policy, prompt), len(uniforms_NT)
-    uniforms = torch.from_numpy(uniforms_NT).to(policy.device)
-    row, most = (
-        torch.zeros(count, dtype=torch.long, device=policy.device),
-        max_batch or count,
-    )
-
-    def name(first: int, number: int) -> str:
-        return f"prompt {prompt_id}, completion {first + number}"
-
-    most = max_batch or count
-    return concatenate(
-        [
-            _draw_batch(
-                policy,
-                prefix,
-                uniforms[first : first + most],
-                row[first : first + most],
-                partial(name, first),
-            )
-            for first in range(0, count, most)
-        ]
-    )
-
-
-@torch.no_grad()
 def draw_together(
     policy: Policy,
     prompts: Sequence[list[int]],
@@ -224,25 +186,40 @@ def draw_together(
     *,
     max_batch: int | None = None,
 ) -> list[Completions]:
-    """Draw N completions of each of P prompts of one length, as `draw` does of each.
+    """Draw N completions of each of P prompts of one length, of at most T tokens.
 
-    A pass has all completions of as many prompts as `max_batch` allows.
+    Entry (p, n, t) of the uniforms, in [0, 1), draws token t of completion n of prompt p. A
+    pass has `max_batch` completions at most, in their order. The `ids` name the prompts in
+    messages.
     """
-    count, each, _ = uniforms_PNT.shape
-    together = (max_batch or count * each) // each
-    if min(together, count) < 2:
-        given = zip(prompts, uniforms_PNT, ids, strict=True)
-        return [draw(policy, *one, max_batch=max_batch) for one in given]
+    uniforms = torch.from_numpy(uniforms_PNT).to(policy.device).flatten(0, 1)
+    each, most = uniforms_PNT.shape[1], max_batch or len(uniforms)
+    prompt = torch.arange(len(uniforms), device=policy.device) // each
 
     def name(first: int, number: int) -> str:
-        return f"prompt {ids[first + number // each]}, completion {number % each}"
+        at = first + number
+        return f"prompt {ids[at // each]}, completion {at % each}"
 
-    drawn: list[Completions] = []
-    for first in range(0, count, together):
-        part = slice(first, first + together)
-        prefix = SharedPrefix(policy, *prompts[part])
-        uniforms = torch.from_numpy(uniforms_PNT[part]).to(policy.device).flatten(0, 1)
-        row = torch.arange(len(uniforms), device=policy.device) // each
-        found = _draw_batch(policy, prefix, uniforms, row, partial(name, first))
-        drawn += [found[at : at + each] for at in range(0, len(found), each)]
-    return drawn
+    parts, span, prefix = list[Completions](), range(0), None
+    for first in range(0, len(uniforms), most):
+        part = slice(first, first + most)
+        those = range(int(prompt[part][0]), int(prompt[part][-1]) + 1)
+        if prefix is None or those != span:
+            span, prefix = those, SharedPrefix(policy, *(prompts[at] for at in those))
+        row, naming = prompt[part] - those.start, partial(name, first)
+        parts.append(_draw_batch(policy, prefix, uniforms[part], row, naming))
+    drawn = concatenate(parts)
+    return [drawn[at : at + each] for at in range(0, len(drawn), each)]
+
+
+def draw(
+    policy: Policy,
+    prompt: list[int],
+    uniforms_NT: Floats,
+    prompt_id: str,
+    *,
+    max_batch: int | None = None,
+) -> Completions:
+    """Draw N completions of one prompt, as `draw_together` does of several."""
+    given = [prompt], uniforms_NT[None], [prompt_id]
+    return draw_together(policy, *given, max_batch=max_batch)[0]
