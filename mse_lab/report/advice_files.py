@@ -63,8 +63,8 @@ def advise_run(
     if asked not in (None, about) or regret != advice.regret:
         raise InputError(
             f"{folder}: has no pools.npz, only the answer for {about.trainer} with "
-            f"{about.named} at regret = {advice.regret:g}; measure it again with mse-lab "
-            f"run {advice.name}"
+            f"{about.named} at regret = {advice.regret:g}; measure for yours with --fresh, "
+            f"or all of it with mse-lab run {advice.name}"
         )
     return advice
 

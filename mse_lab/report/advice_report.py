@@ -138,10 +138,12 @@ def headline(advice: Advice) -> str:
 def say_setting(advice: Advice) -> str:
     """Say what the verdict is about, and what it leaves out."""
     setting = advice.setting
-    title = TRAINERS[setting.trainer].title
-    given = "" if setting.given else "'s defaults (others: --config, --training)"
+    trainer = TRAINERS[setting.trainer]
+    given = "'s defaults (others: --config, --training)"
+    if setting.given:
+        given = f" (as of {trainer.version})"
     named = setting.named.replace("actor_rollout_ref.", "")
-    text = f"Judged: {title}{given}: {named}."
+    text = f"Judged: {trainer.title}{given}: {named}."
     if setting.uncounted:
         text += f" Not allowed for: {', '.join(setting.uncounted)}."
     return text

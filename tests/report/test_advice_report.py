@@ -101,6 +101,8 @@ def test_the_screen(advice):
     text = advice_text(advice)
     assert len(text.splitlines()) <= 26
     assert plain(text).startswith(f"{headline(advice)} Judged: TRL's defaults")
+    given = replace(advice, setting=advice.setting._replace(given=True))
+    assert " Judged: TRL (as of 1.16): num_generations" in plain(advice_text(given))
     found = replace(advice, warnings=(f"94.7% were cut: {'raise it ' * 30}".strip(),))
     assert plain(advice_text(found)).endswith(f"warning: {found.warnings[0]}")
     for width in (80, 100):
