@@ -12,7 +12,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib.metadata import version
 from types import MethodType
 from typing import Any
@@ -21,20 +20,19 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
+from mse_lab.answers.advice_evidence import Evidence, ask
+from mse_lab.api.advise import sample_evidence
 from mse_lab.console import ending
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
-from mse_lab.mse.regime import overall_norm_ratio
-from mse_lab.mse.rule import TOLERANCE, decide
-from mse_lab.mse.samples import Samples
+from mse_lab.mse.rule import TOLERANCE
 from mse_lab.mse.zero_variance import modelled_share
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 from mse_lab.probe.training import interpret
 from mse_lab.report.advice_files import advise_samples
 from mse_lab.report.advice_report import headline
 from mse_lab.results.tables import columns_of
-from mse_lab.run.in_memory import InMemoryInputs, sample_model
-from mse_lab.run.looks import COMPLETIONS, FIRST_COMPLETIONS, FIRST_PROMPTS
+from mse_lab.run.in_memory import InMemoryInputs
+from mse_lab.run.looks import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.scores.module_hooks import replaced_forward
 
 # The version of TRL whose callbacks are known, and what is read of its settings.
@@ -75,7 +73,8 @@ class MSECallback(TrainerCallback):
     - `noise_scale`, the completions at which half of the progress is made, in groups of G;
     - `zero_variance_groups`, their share. Where G is larger than the number of completions
       measured of each prompt, up to four times, a Beta law of the values predicts it;
-    - `rho`, E||W||^2 of right over wrong completions, those of all prompts together;
+    - `rho`, E||W||^2 of right over wrong completions, where the prompts' mean stands among
+      regimes, as `regime.rho` of `advice.json` (`mse/regime.py`);
     - `value`, the mean reward, and `step`, after which all this was measured.
 
     Args:
@@ -216,23 +215,15 @@ class MSECallback(TrainerCallback):
         settings = {"prompts": prompts, "sampling": sampling_of(args), "seed": args.seed}
         reward, name = as_row_reward(self._reward, state), "the live model"
         inputs = InMemoryInputs(model, tokenizer, self._rows, reward, settings, name)
-        look = partial(decide, question=question, awaited=COMPLETIONS)
         limit = PATIENCE * args.ddp_timeout if args.world_size > 1 else math.inf
         # Mixed precision replaces a model's own `forward` by a wrapper.
         with replaced_forward(model, MethodType(type(model).forward, model)):
-            spec, ended = sample_model(inputs, look, budget, seconds=limit, shown=False)
-        if failed := [check.name for check in ended.checks if check.ok is False]:
-            raise InputError(f"a built-in check failed ({', '.join(failed)})")
-        return evidence_of_samples(
-            name,
-            spec.probe,
-            Samples.of(ended.prompts),
-            setting,
-            question,
-            ended.stopped,
-            len(spec.prompts),
-            warnings=ended.warnings,
-        )
+            evidence = sample_evidence(
+                inputs, setting, question, budget, seconds=limit, shown=False
+            )
+        if not evidence.held:
+            raise InputError("a built-in check failed")
+        return evidence
 
 
 def _print(text: str) -> None:
@@ -283,7 +274,7 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
         "zero_variance_groups": (
             modelled_share(evidence.rewards, size) if equal is None else equal.value
         ),
-        "rho": overall_norm_ratio(evidence.table.moments, binary=evidence.table.binary),
+        "rho": advice.regime.rho.value,
         "value": advice.mean_reward,
     }
     return {

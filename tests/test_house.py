@@ -38,8 +38,8 @@ MAY_IMPORT = {
 MAY_IMPORT["api.result"] = GROUND | {"answers", "results", "report"}
 MAY_IMPORT["api.result"] |= {"probe.training"}
 MAY_IMPORT["api.rollouts"] = GROUND | {"logs", "report"}
+MAY_IMPORT["api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
-MAY_IMPORT["api"] = set(MAY_IMPORT) - {"", "trl"}
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["__main__"] = {"commands"}
 

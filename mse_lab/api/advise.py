@@ -7,8 +7,8 @@ print(advice)  # the screen of `mse-lab advise`
 advice.verdict, advice.set_to, advice.steps_saved, advice.completions, advice.stopped
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +16,16 @@ from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
 from mse_lab.errors import InputError, is_count, is_share, shown
-from mse_lab.mse.rule import TOLERANCE, Question, decide
+from mse_lab.mse.rule import TOLERANCE, Question
 from mse_lab.mse.samples import Samples
 from mse_lab.probe.schema import PromptPopulation
 from mse_lab.probe.training import Setting, read_training
 from mse_lab.report.advice_files import advise_samples
 from mse_lab.results.checks import none_failed
-from mse_lab.run.looks import COMPLETIONS
 
 if TYPE_CHECKING:
     from mse_lab.run.advise import Sampling
+    from mse_lab.run.in_memory import InMemoryInputs
     from mse_lab.run.subject import Inputs
 
 
@@ -91,15 +91,27 @@ def advise(
         parameters=parameters, template=template, chat=chat,
         population=population, seed=seed,
     )  # fmt: skip
-    from mse_lab.run.in_memory import sample_model
-
     setting = read_training(training)
     level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95
     question = ask(setting, level, regret, completions_per_step or 0)
-    look = partial(decide, question=question, awaited=COMPLETIONS)
-    spec, ended = sample_model(inputs, look, budget, shown=progress)
-    evidence = evidence_of(spec, ended, setting, question)
+    evidence = sample_evidence(inputs, setting, question, budget, shown=progress)
     return Advice(**vars(advise_samples(evidence)))
+
+
+def sample_evidence(
+    inputs: "InMemoryInputs",
+    setting: Setting,
+    question: Question,
+    budget: int | None,
+    *,
+    seconds: float = math.inf,
+    shown: bool,
+) -> Evidence:
+    """Measure a model in memory until its answer is known, within so many `seconds`."""
+    from mse_lab.run.in_memory import sample_model
+
+    ended = sample_model(inputs, question, budget, seconds=seconds, shown=shown)
+    return evidence_of(*ended, setting, question)
 
 
 def evidence_of(

@@ -7,7 +7,6 @@ known. Of several runs, or at the checkpoints of a training, there is a line for
 from __future__ import annotations
 
 from argparse import Namespace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -218,20 +217,13 @@ def _sample(
         show_status(f"{name}: loading torch and the model")
     from mse_lab.answers.advice_evidence import ask
     from mse_lab.api.advise import evidence_of
-    from mse_lab.mse.rule import decide
     from mse_lab.report.advice_files import advise_samples, keep_advice
     from mse_lab.run.advise import sample_probe
-    from mse_lab.run.looks import COMPLETIONS
     from mse_lab.run.prepare import prepare
 
     question = ask(setting, probe.interval.level, regret)
     spec = prepare(name, probe, folder, ROOT, processes)
-    ended = sample_probe(
-        spec,
-        partial(decide, question=question, awaited=COMPLETIONS),
-        budget=arguments.budget,
-        fresh=arguments.fresh,
-    )
+    ended = sample_probe(spec, question, budget=arguments.budget, fresh=arguments.fresh)
     if not processes.first:
         return None
     advice = advise_samples(evidence_of(spec, ended, setting, question))

@@ -66,20 +66,6 @@ def norm_ratio(baseline: Floats, value: Floats) -> Floats:
     return np.where(varies, divide(right, wrong, otherwise=math.inf), math.nan)
 
 
-def overall_norm_ratio(moments: Moments, *, binary: bool) -> float:
-    """E||W||^2 of right over wrong completions, those of all prompts together.
-
-    For rewards 0 and 1: (E B / E V) / (E[S - B] / (1 - E V)); NaN for others, or where all
-    or none are right. The rho of a run's place weights prompts as the errors do instead.
-    """
-    if not binary:
-        return math.nan
-    norm2, weighted, value = (
-        float(part.mean()) for part in (moments.norm2, moments.reward_norm2, moments.value)
-    )
-    return float(norm_ratio(divide(weighted, norm2), np.array(value)))
-
-
 def baseline_at(ratio: Floats, value: Floats) -> Floats:
     """The best baseline b* at rho, for rewards 0 and 1: the inverse of `norm_ratio`.
 

@@ -7,7 +7,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
@@ -18,13 +18,13 @@ from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import Decision, Stopped
+from mse_lab.mse.rule import Decision, Question, Stopped, decide
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
 from mse_lab.results.warnings import warn_of_completions
-from mse_lab.run.looks import MOST_SCORED, Look, keyed_order, looks
+from mse_lab.run.looks import COMPLETIONS, MOST_SCORED, Look, keyed_order, looks
 from mse_lab.run.loop import Batch, Store, fill, read, size
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
@@ -44,10 +44,6 @@ EXAMPLES = 3
 
 # Prompts that an answer needs, and prompts of them whose rewards differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
-
-
-# Says after each look what is known, and whether to stop.
-Decide = Callable[[PromptTable], Decision]
 
 
 class Sampling(NamedTuple):
@@ -137,7 +133,7 @@ class _Looks:
         self,
         subject: Subject,
         store: Store[SampledPrompt],
-        decide: Decide,
+        question: Question,
         line: Progress,
     ) -> None:
         self.order = keyed_order(subject.probe.seed, [each.id for each in subject.prompts])
@@ -146,7 +142,7 @@ class _Looks:
         self.warnings: tuple[str, ...] = ()
         self.decision: Decision | None = None
         self._subject, self._store = subject, store
-        self._decide, self._line = decide, line
+        self._question, self._line = question, line
         self._told = False  # Whether completions of equal rewards were shown.
 
     def at(self, look: Look) -> bool:
@@ -171,7 +167,7 @@ class _Looks:
             return False
         population = subject.probe.prompts.population_size(len(self.order))
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
-        self.decision = self._decide(table)
+        self.decision = decide(table, self._question, awaited=COMPLETIONS)
         line.say(look.prompts, look.drawn, self.decision.words)
         return self.decision.stop
 
@@ -201,7 +197,7 @@ class _Deadline:
 def sample_until(
     subject: Subject,
     store: Store[SampledPrompt],
-    decide: Decide,
+    question: Question,
     budget: int | None,
     processes: Processes = SINGLE_PROCESS,
     *,
@@ -216,7 +212,7 @@ def sample_until(
     deadline, done, stop = _Deadline(seconds), Look(0, 0), False
     hidden = not (shown and processes.first)
     with Progress(subject.name, "completions", hidden=hidden) as line:
-        seen = _Looks(subject, store, decide, line)
+        seen = _Looks(subject, store, question, line)
 
         def measure(batch: Batch) -> list[SampledPrompt]:
             deadline.heed(size([batch]))
@@ -241,7 +237,7 @@ def sample_until(
 
 def sample_context(
     context: RunContext,
-    decide: Decide,
+    question: Question,
     budget: int | None,
     *,
     fresh: bool = False,
@@ -250,22 +246,22 @@ def sample_context(
     """Sample in the folder of an advice."""
     subject, processes = context.subject, context.spec.processes
     with measuring(context, SampledPrompt, fresh=fresh) as store:
-        return sample_until(subject, store, decide, budget, processes, shown=shown)
+        return sample_until(subject, store, question, budget, processes, shown=shown)
 
 
 def sample_probe(
-    spec: RunSpec, decide: Decide, *, budget: int | None = None, fresh: bool = False
+    spec: RunSpec, question: Question, *, budget: int | None = None, fresh: bool = False
 ) -> Sampling:
     """Measure a probe until its answer is known, or resume where an earlier start stopped.
 
     The samples are written to the folder of the results; those of an earlier start are
     removed first if `fresh`. A `budget` is the most completions that are drawn in all.
     """
-    if spec.supplied is not None:
+    if spec.probe.completions is not None:
         raise InputError(
             "completions: an advice draws its own; measure these with mse-lab run, or "
             "leave them out with --set completions=null"
         )
     refuse_few(len(spec.prompts), budget)
     fresh = fresh and not spec.processes.restarted
-    return sample_context(load(spec, LARGEST_BLOCK), decide, budget, fresh=fresh)
+    return sample_context(load(spec, LARGEST_BLOCK), question, budget, fresh=fresh)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.measurement import PromptMeasurement
+from mse_lab.mse.rule import Question
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.identity import identify
@@ -34,7 +35,6 @@ from mse_lab.results.folder import (
 )
 from mse_lab.run.advise import (
     LARGEST_BLOCK,
-    Decide,
     Sampling,
     refuse_few,
     sample_context,
@@ -145,7 +145,7 @@ def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
 
 def sample_model(
     inputs: InMemoryInputs,
-    decide: Decide,
+    question: Question,
     budget: int | None,
     *,
     seconds: float = math.inf,
@@ -161,7 +161,7 @@ def sample_model(
         refuse_few(len(what.prompts), budget)
         if isinstance(what, RunSpec):
             context = attach_model(what, policy, LARGEST_BLOCK)
-            return what, sample_context(context, decide, budget, shown=shown)
+            return what, sample_context(context, question, budget, shown=shown)
         subject = make_subject(what, policy, LARGEST_BLOCK)
-        ended = sample_until(subject, {}, decide, budget, seconds=seconds, shown=shown)
+        ended = sample_until(subject, {}, question, budget, seconds=seconds, shown=shown)
         return what, ended

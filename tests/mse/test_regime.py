@@ -186,16 +186,3 @@ def test_an_end_that_no_table_can_hold_is_unknown():
     assert 0 < known.low < known.value < known.high
     assert unknown.value == known.value == pytest.approx(5 / 4)
     assert np.isnan(unknown[1:]).all()
-
-
-def test_the_ratio_of_all_completions_together():
-    """Two prompts of 4 completions each, by counting: right 2, 4; 6, and wrong 1, 3; 8."""
-    norms2, rewards = [[2.0, 4, 1, 3], [6.0, 8, 8, 8]], [[1, 1, 0, 0], [1, 0, 0, 0]]
-    norms2, rewards = np.array(norms2), np.array(rewards)
-    norm2, weighted, value = norms2.mean(1), (rewards * norms2).mean(1), rewards.mean(1)
-    moments = Moments(norm2, weighted, weighted, value, value * (1 - value), 0 * value)
-    by_hand = norms2[rewards == 1].mean() / norms2[rewards == 0].mean()
-    assert regime.overall_norm_ratio(moments, binary=True) == pytest.approx(by_hand)
-    assert np.isnan(regime.overall_norm_ratio(moments, binary=False))
-    never = replace(moments, value=0 * value, reward_norm2=0 * weighted)
-    assert np.isnan(regime.overall_norm_ratio(never, binary=True))

@@ -40,12 +40,13 @@ def deciding(*stops):
 
 
 @pytest.fixture
-def measure(probe, tmp_path):
+def measure(probe, tmp_path, monkeypatch):
     """Return a function that measures the small probe until something says stop."""
 
-    def measure(decide, **settings):
-        spec = prepare("small", probe, tmp_path / "out" / ADVICE, tmp_path)
-        return sample_probe(spec, decide, **settings)
+    def measure(decide, of=probe, **settings):
+        monkeypatch.setattr(advise, "decide", lambda table, *_, **__: decide(table))
+        spec = prepare("small", of, tmp_path / "out" / ADVICE, tmp_path)
+        return sample_probe(spec, None, **settings)
 
     return measure
 
@@ -174,16 +175,15 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
             return [] if kind else True
 
     subject = load(prepare("small", probe, tmp_path / "out", tmp_path)).subject
-    found = sample_until(subject, {}, lambda table: 1 / 0, None, Second())
+    found = sample_until(subject, {}, None, None, Second())
     assert (found.stopped, found.prompts, found.decision) == ("regret", [], None)
 
 
-def test_another_probe_s_samples_are_refused(measure, probe, tmp_path):
+def test_another_probe_s_samples_are_refused(measure, probe):
     measure(deciding(True)[0])
     other = probe.model_copy(update={"seed": 3})
-    spec = prepare("small", other, tmp_path / "out" / ADVICE, tmp_path)
     with pytest.raises(InputError, match=r"seed is 0 there, 3 here.*over with --fresh"):
-        sample_probe(spec, deciding(True)[0])
+        measure(deciding(True)[0], of=other)
 
 
 @pytest.mark.parametrize(
