@@ -5,7 +5,7 @@ The measurements of P prompts are stacked into `Pools`, from which every number 
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,10 @@ def describe_tokens(completions: Sequence[Ints], ended_N: Flags) -> dict[str, An
     }
 
 
+def _none() -> Floats:
+    return np.zeros(0)
+
+
 @dataclass(frozen=True)
 class PromptChecks:
     """What the checks of a run compare, for one prompt."""
@@ -80,16 +84,16 @@ class PromptChecks:
     # Largest difference per token between the log-probabilities of the draw and recomputed
     # ones; NaN where the former are unknown.
     law_gap: float
-    # Log-likelihood ratios of R other samplers; empty where the completions were drawn
-    # here.
-    alternative_ratios_R: Floats
     # Relative difference between a score alone, padded and in its block; NaN for all
     # prompts but the first.
-    invariance: float
+    invariance: float = np.nan
+    # Log-likelihood ratios of R other samplers; empty where the completions were drawn
+    # here.
+    alternative_ratios_R: Floats = field(default_factory=_none)
     # Of each completion that an engine drew log rho and its divergence, as in
     # `mismatch.py`; empty where none did.
-    log_ratios_N: Floats
-    divergences_N: Floats
+    log_ratios_N: Floats = field(default_factory=_none)
+    divergences_N: Floats = field(default_factory=_none)
 
 
 @dataclass(frozen=True)

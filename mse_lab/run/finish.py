@@ -19,15 +19,11 @@ import numpy as np
 import torch
 
 from mse_lab.mse.measurement import PromptMeasurement, stack
-from mse_lab.mse.mismatch import Mismatch, measure_mismatch
 from mse_lab.mse.pools import Pools
-from mse_lab.policy.alternative_samplers import describe_mismatch
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
-    ALTERNATIVE_SAMPLERS,
     INVARIANCE,
     Check,
-    check_alternative_samplers,
     check_drawn_law,
     check_mean_score,
     check_scores,
@@ -145,36 +141,8 @@ def _run_checks(
     dtype, compared = subject.probe.model.dtype, [prompt.checks for prompt in prompts]
     gaps = [prompt.law_gap for prompt in compared if not np.isnan(prompt.law_gap)]
     checks = [check_drawn_law(gaps, dtype), check_mean_score(pools)]
-    if subject.supplied is not None:
-        ratios_PR = np.stack([prompt.alternative_ratios_R for prompt in compared])
-        checks.append(check_alternative_samplers(ratios_PR))
-    return [*checks, check_scores(INVARIANCE, compared[0].invariance, dtype)]
-
-
-def _warn_of_supplied(
-    subject: Subject, prompts: Sequence[PromptMeasurement], checks: Sequence[Check]
-) -> list[str]:
-    if subject.supplied is None:
-        return []
-    agree = all(check.ok for check in checks if check.name == ALTERNATIVE_SAMPLERS)
-    ratios_PR = np.stack([prompt.checks.alternative_ratios_R for prompt in prompts])
-    mismatch = [] if agree else [describe_mismatch(ratios_PR)]
-    return subject.supplied.warnings() + mismatch
-
-
-def _compare_engine(prompts: Sequence[PromptMeasurement]) -> Mismatch | None:
-    """Say how far an engine that drew the completions is from the policy."""
-    log_ratios, divergences = (
-        np.concatenate([getattr(prompt.checks, name) for prompt in prompts])
-        for name in ("log_ratios_N", "divergences_N")
-    )
-    if not len(log_ratios):
-        return None
-    tokens = sum(
-        round(len(prompt.checks.log_ratios_N) * prompt.completions.mean_length)
-        for prompt in prompts
-    )
-    return measure_mismatch(log_ratios, divergences, tokens)
+    invariance = check_scores(INVARIANCE, compared[0].invariance, dtype)
+    return [*checks, *subject.source.checks(prompts), invariance]
 
 
 def conclude(
@@ -190,18 +158,17 @@ def conclude(
     )
     result = analyse_run(subject.name, subject.probe, pools, described)
     checks = _run_checks(subject, pools, prompts)
-    supplied = subject.supplied
+    source = subject.source
     diagnostics = replace(
         diagnose(pools, summaries, subject.policy.end_texts),
-        mismatch=_compare_engine(prompts),
+        mismatch=source.mismatch(prompts),
     )
-    retokenised = supplied is not None and "token_ids" not in supplied.form
     warnings = [
         *result.warnings,
-        *warn_of_completions(diagnostics, retokenised=retokenised),
+        *warn_of_completions(diagnostics, retokenised=source.tokenised),
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
         *subject.memory.warnings,
-        *_warn_of_supplied(subject, prompts, checks),
+        *source.warnings(prompts),
     ]
     return result, checks, warnings, diagnostics
 
@@ -244,7 +211,7 @@ def _describe(
         "parameters": policy.size,
         "checkpoint": dict(policy.identity),
         "between_prompts": sketches.describe(subject.keeps_whole),
-        "completions_sha256": spec.supplied.digest if spec.supplied else None,
+        "completions_sha256": spec.source.digest,
         "memory": {
             **subject.memory.describe(),
             "retreated": any(each.retreated for each in provenances),

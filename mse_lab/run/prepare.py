@@ -16,7 +16,6 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.answers import identify_answers
 from mse_lab.policy.policy import Policy, load_policy
-from mse_lab.policy.supplied_completions import Supplied, find_completions
 from mse_lab.probe.identity import digest
 from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
@@ -26,6 +25,7 @@ from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.loop import Item
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.subject import Inputs, Subject, make_subject
+from mse_lab.run.supplied import find_source
 
 # Keys of a probe on which no draw and no score depends.
 NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}
@@ -73,13 +73,11 @@ class RunContext:
         return digest([self._digest, self.spec.prompts[index].id, *block])
 
 
-def digest_of(prompts: Sequence[Prompt], supplied: Supplied | None = None) -> str:
-    """Hash prompts and supplied completions."""
+def digest_of(prompts: Sequence[Prompt], completions: str | None = None) -> str:
+    """Hash prompts, and completions by their own digest."""
     rows = [[prompt.text, dict(prompt.record)] for prompt in prompts]
     # Rows given in memory may hold any objects.
-    text = json.dumps(rows, default=str)
-    if supplied is not None:
-        text += supplied.digest
+    text = json.dumps(rows, default=str) + (completions or "")
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -91,8 +89,8 @@ def prepare(
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
-    supplied = find_completions(probe, prompts, root) if probe.completions else None
-    prompts_digest = digest_of(prompts, supplied)
+    source = find_source(probe, prompts, root)
+    prompts_digest = digest_of(prompts, source.digest)
     code = identify_code(estimators, identify_reward(reward, probe.reward))
     here = [dump_probe(probe), prompts_digest, code]
     if processes.agree(lambda: here) != here:
@@ -107,7 +105,7 @@ def prepare(
         prompts=prompts,
         estimators=estimators,
         reward=reward,
-        supplied=supplied,
+        source=source,
         results=ResultsFolder(folder),
         digest=prompts_digest,
         code=code,
@@ -123,9 +121,8 @@ def load(spec: RunSpec, scored: int | None = None) -> RunContext:
 
 def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:
     """Check that prompts and completions fit a policy; `scored` as in `make_subject`."""
-    subject, supplied = make_subject(spec, policy, scored), spec.supplied
-    if supplied is not None:
-        spec.processes.agree(lambda: supplied.validate(policy, spec.probe))
+    subject = make_subject(spec, policy, scored)
+    spec.processes.agree(lambda: spec.source.validate(policy, spec.probe))
     # Those of the first process: another machine's may round otherwise.
     answers = spec.processes.agree(lambda: identify_answers(policy, subject.tokens))
     return RunContext(spec, subject, answers)

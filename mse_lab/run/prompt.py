@@ -3,8 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,15 +19,9 @@ from mse_lab.mse.measurement import (
     Provenance,
     describe_tokens,
 )
-from mse_lab.mse.mismatch import token_divergences
-from mse_lab.policy.alternative_samplers import log_likelihood_ratios
 from mse_lab.policy.completions import Completions, concatenate
-from mse_lab.policy.log_probabilities import token_log_probs
-from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.module_kinds import sum_by_kind
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import reward_completions
-from mse_lab.probe.streams import uniforms
 from mse_lab.run.memory import attempt
 from mse_lab.run.subject import Subject
 from mse_lab.scores.reference import Reference, measure_reference
@@ -71,45 +64,17 @@ class CompletionPool:
         ]
 
 
-def _draw(
-    subject: Subject, indices: Sequence[int], name: str, completions: range
-) -> list[Completions]:
-    """Draw completions of prompts of one length together, or read them."""
-    probe, supplied = subject.probe, subject.supplied
-    ids = [subject.prompts[index].id for index in indices]
-    positions = probe.sampling.max_new_tokens
-    if supplied is not None:
-        return [supplied.read(one, name, subject.policy, positions) for one in ids]
-    numbers_PNT = np.stack(
-        [uniforms(probe.seed, one, name, completions, positions) for one in ids]
-    )
-    tokens = [subject.tokens[index] for index in indices]
-    return attempt(
-        subject.memory.drawing,
-        lambda most: draw_together(
-            subject.policy, tokens, numbers_PNT, ids, max_batch=most
-        ),
-    )
-
-
-def _reward(subject: Subject, index: int, name: str, drawn: Completions) -> CompletionPool:
-    prompt, supplied = subject.prompts[index], subject.supplied
-    texts = drawn.texts(subject.policy)
-    if supplied is not None and subject.probe.reward == "supplied":
-        return CompletionPool(name, drawn, texts, supplied.rewards(prompt.id, name))
-    rewarded = reward_completions(subject.reward, texts, prompt, drawn.unpadded)
-    return CompletionPool(name, drawn, texts, *rewarded)
-
-
 def draw_pools(
     subject: Subject, indices: Sequence[int], name: str, completions: range
 ) -> list[CompletionPool]:
     """Draw completions of a pool of each prompt, or read them; reward them."""
-    drawn = _draw(subject, indices, name, completions)
-    return [
-        _reward(subject, index, name, one)
-        for index, one in zip(indices, drawn, strict=True)
-    ]
+    source, pools = subject.source, []
+    drawn = source.read(subject, indices, name, completions)
+    for index, one in zip(indices, drawn, strict=True):
+        texts = one.texts(subject.policy)
+        rewarded = source.reward(subject, index, name, one, texts)
+        pools.append(CompletionPool(name, one, texts, *rewarded))
+    return pools
 
 
 def _measure_reference(subject: Subject, index: int, pool: CompletionPool) -> Reference:
@@ -160,51 +125,6 @@ def refuse_scores(subject: Subject, index: int, scores: Scores, numbers_N: Ints)
         )
 
 
-def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
-    """Give the largest absolute difference of log-probabilities, in nats per token."""
-    return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
-
-
-def _alternative_ratios(
-    subject: Subject, index: int, completions: Completions, recomputed_N: Floats
-) -> Floats:
-    """Compare how likely other samplers are to have drawn completions of elsewhere."""
-    if subject.supplied is None:
-        return np.zeros(0)
-    tokens = subject.tokens[index]
-    ratios_R = log_likelihood_ratios(subject.policy, tokens, completions, recomputed_N)
-    if not np.isfinite(ratios_R).all():
-        raise InputError(
-            f"prompt {subject.prompts[index].id}: "
-            f"{subject.supplied.path.name} has a completion that the model gives no "
-            "probability; check model.path and sampling.temperature"
-        )
-    return ratios_R
-
-
-def _engine_log_ratios(
-    subject: Subject, index: int, pools: list[CompletionPool], drawn: Completions
-) -> Floats:
-    """Compare the policy with the engine that drew each token, log rho_t, (N, T).
-
-    It is 0 for tokens that are not the policy's own; without an engine there are no rows.
-    """
-    supplied, name = subject.supplied, subject.prompts[index].id
-    positions = drawn.tokens_NT.shape[1]
-    if supplied is None or "engine_log_probs" not in supplied.form:
-        return np.zeros((0, positions))
-    engine_NT = np.concatenate(
-        [supplied.engine_log_probs(name, pool.name, positions) for pool in pools]
-    )
-    policy_NT = attempt(
-        subject.memory.reference,
-        partial(token_log_probs, subject.policy, subject.tokens[index], drawn),
-    )
-    longest = policy_NT.shape[1]
-    ratios_NT = policy_NT.double().cpu().numpy() - engine_NT[:, :longest]
-    return np.where(drawn.own_NT(longest), ratios_NT, 0.0)
-
-
 def summarise(
     subject: Subject, index: int, pools: list[CompletionPool]
 ) -> CompletionSummary:
@@ -242,17 +162,8 @@ def _check(
             blocks[0],
             subject.memory.scoring.current,
         )
-    supplied = subject.supplied
-    known = supplied is None or "log_probs" in supplied.form
-    gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N) if known else np.nan
-    log_ratios_NT = _engine_log_ratios(subject, index, pools, drawn)
-    return PromptChecks(
-        law_gap=gap,
-        alternative_ratios_R=_alternative_ratios(subject, index, drawn, recomputed_N),
-        invariance=invariance,
-        log_ratios_N=log_ratios_NT.sum(1),
-        divergences_N=token_divergences(log_ratios_NT).sum(1),
-    )
+    compared = subject.source.compare(subject, index, drawn, recomputed_N)
+    return replace(compared, invariance=invariance)
 
 
 def _arrays(

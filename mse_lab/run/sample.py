@@ -20,14 +20,8 @@ from mse_lab.probe.streams import stream
 from mse_lab.run.looks import MOST_SCORED
 from mse_lab.run.loop import Batch
 from mse_lab.run.memory import attempt
-from mse_lab.run.prompt import (
-    CompletionPool,
-    draw_pools,
-    law_gap,
-    refuse_scores,
-    summarise,
-)
-from mse_lab.run.subject import Subject
+from mse_lab.run.prompt import CompletionPool, draw_pools, refuse_scores, summarise
+from mse_lab.run.subject import Subject, law_gap
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import meet_weighted
 from mse_lab.scores.score_block import Scores, Scoring, score_block

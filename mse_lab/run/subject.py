@@ -1,21 +1,88 @@
 """The subject of a measurement: prompts of a policy, their reward, and a plan of memory."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
 from numpy import float32
 from numpy.typing import NDArray
 
+from mse_lab.arrays import Floats, Ints
 from mse_lab.estimators import Estimator
+from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
+from mse_lab.mse.mismatch import Mismatch
+from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.supplied_completions import Supplied
+from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import Reward
+from mse_lab.probe.rewards import Reward, reward_completions
 from mse_lab.probe.schema import Probe
-from mse_lab.run.memory import Memory, plan_memory
+from mse_lab.probe.streams import uniforms
+from mse_lab.results.checks import Check
+from mse_lab.run.memory import Memory, attempt, plan_memory
 from mse_lab.scores import sketches
 from mse_lab.scores.reference import Gradient
+
+
+def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
+    """Give the largest absolute difference of log-probabilities, in nats per token."""
+    return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
+
+
+class Drawn:
+    """Completions that the policy draws here."""
+
+    digest: str | None = None  # The hash of the file that they are read from, if any.
+    tokenised = False  # Whether they are texts that were tokenised anew.
+
+    def validate(self, policy: Policy, probe: Probe) -> None:
+        """Refuse what the policy cannot have drawn, before the first measurement."""
+
+    def read(
+        self, subject: Subject, indices: Sequence[int], pool: str, completions: range
+    ) -> list[Completions]:
+        """Give the completions of these numbers in a pool of prompts of one length."""
+        probe, ids = subject.probe, [subject.prompts[index].id for index in indices]
+        positions = probe.sampling.max_new_tokens
+        numbers_PNT = np.stack(
+            [uniforms(probe.seed, one, pool, completions, positions) for one in ids]
+        )
+        tokens = [subject.tokens[index] for index in indices]
+        return attempt(
+            subject.memory.drawing,
+            lambda most: draw_together(
+                subject.policy, tokens, numbers_PNT, ids, max_batch=most
+            ),
+        )
+
+    def reward(
+        self, subject: Subject, index: int, pool: str, drawn: Completions, texts: list[str]
+    ) -> tuple[Floats, int]:
+        """Give their rewards, and how many comparisons with the answer were given up."""
+        prompt = subject.prompts[index]
+        return reward_completions(subject.reward, texts, prompt, drawn.unpadded)
+
+    def compare(
+        self, subject: Subject, index: int, drawn: Completions, recomputed_N: Floats
+    ) -> PromptChecks:
+        """Compare both pools of a prompt with the policy, by the recomputed law."""
+        gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N)
+        return PromptChecks(law_gap=gap)
+
+    def checks(self, prompts: Sequence[PromptMeasurement]) -> list[Check]:
+        """Make the built-in checks that only completions of elsewhere need."""
+        return []
+
+    def warnings(self, prompts: Sequence[PromptMeasurement]) -> list[str]:
+        """Say what a reader of the results should know about them, a sentence each."""
+        return []
+
+    def mismatch(self, prompts: Sequence[PromptMeasurement]) -> Mismatch | None:
+        """Say how far an engine that drew them is from the policy, where one did."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +95,7 @@ class Inputs:
     reward: Reward  # The reward, tried on every prompt.
     # The estimators that will be evaluated; rewards that one cannot take are refused.
     estimators: Sequence[Estimator] = ()
-    # Completions that are read instead of drawn, if any.
-    supplied: Supplied | None = None
+    source: Drawn = field(default_factory=Drawn)  # Where completions come from.
 
 
 @dataclass(frozen=True, kw_only=True)

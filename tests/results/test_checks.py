@@ -22,7 +22,7 @@ from mse_lab.results.checks import (
     summary,
 )
 from mse_lab.results.warnings import warn_of_unmade
-from mse_lab.run.prompt import law_gap
+from mse_lab.run.subject import law_gap
 from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference
 
@@ -104,30 +104,23 @@ def only_gram(gram_PKGG):
     )
 
 
-def test_mean_score_of_the_policy_is_zero(policy):
-    assert check_mean_score(pools_of(policy, draw_many(policy))).ok
-
-
 def test_mean_score_catches_a_sampler_that_lies(monkeypatch, policy):
     """A top-p sampler that reports the untouched log-probabilities: E[W] is not 0."""
-    warped = top_p
+    assert check_mean_score(pools_of(policy, draw_many(policy))).ok
+    honest = sampling.invert
     monkeypatch.setattr(
-        sampling, "invert", lambda log_probs, *u: honest_invert(warped(log_probs, 0.8), *u)
+        sampling, "invert", lambda log_probs, *u: honest(top_p(log_probs, 0.8), *u)
     )
     drawn = draw_many(policy)
     assert check_drawn_law([gap_of(policy, drawn)], "float32").ok
     assert not check_mean_score(pools_of(policy, drawn)).ok
 
 
-honest_invert = sampling.invert
-
-
 def test_mean_score_false_alarms_are_rare():
     """In the worst case, one direction for all scores: none of 2000 runs of four blocks."""
     rng = np.random.default_rng(0)
     for _ in range(2000):
-        w = rng.standard_normal((1, 4, 32, 1))
-        assert check_mean_score(only_gram(w @ w.swapaxes(-1, -2))).ok
+        assert check_mean_score(blocks_of(rng.standard_normal((1, 4, 32, 1)))).ok
 
 
 def test_mean_score_by_hand():
@@ -161,29 +154,67 @@ def test_mean_score_of_a_nearly_sure_policy_is_zero(rare):
             assert check.ok is not False
 
 
-def test_mean_score_of_a_nearly_sure_policy_is_caught():
-    """Rare completions three times too rare."""
+def rare_ones(rng, shape, drawn, rare):
+    """Scores of a policy of two completions, of which a rare one is drawn otherwise."""
+    kinds = rng.choice(2, size=shape, p=[1 - drawn, drawn])
+    return np.eye(2)[kinds] - np.array([1 - rare, rare])
+
+
+def one_large(rng, shift):
+    """One honest prompt of large scores, beside 40 others of small ones."""
+    scores = rng.standard_normal((41, 4, 32, 8)) + shift
+    scores[0] = 30 * (scores[0] - shift)
+    return scores
+
+
+def halves_apart(scores):
+    """The products of blocks of which each half was scored by itself."""
+    gram_PKGG = scores @ scores.swapaxes(-1, -2)
+    gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
+    return gram_PKGG
+
+
+def of(scores):
+    return scores @ scores.swapaxes(-1, -2)
+
+
+# Products of scores, and whether their mean passes for zero.
+MEANS = {
+    "rare completions three times too rare": (
+        lambda rng: of(rare_ones(rng, (200, 4, 32), 0.033, 0.1)),
+        False,
+    ),
+    # The figure is about 8.6 with a spread of 1, its bound 5.5. Were a block weighed by its
+    # own scores, those with the rare completion would count for less: 4.3 on average.
+    "a rare completion drawn thrice as often": (
+        lambda rng: of(rare_ones(rng, (1000, 2, 16), 0.06, 0.02)),
+        False,
+    ),
+    "one prompt of large scores": (lambda rng: of(one_large(rng, 0.0)), True),
+    "small ones lie beside it": (lambda rng: of(one_large(rng, 0.2)), False),
+    # The strongest violation: no product between different completions is negative.
+    "all point the same way": (
+        lambda rng: of(1 + 0.1 * rng.standard_normal((6, 4, 32, 131))),
+        False,
+    ),
+    "halves apart": (lambda rng: halves_apart(rng.standard_normal((4, 4, 32, 3))), True),
+    "halves apart lie": (
+        lambda rng: halves_apart(rng.standard_normal((4, 4, 32, 3)) + 0.5),
+        False,
+    ),
+    "norms alone": (
+        lambda rng: np.where(np.eye(8), 1, np.nan) + np.zeros((2, 3, 8, 8)),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MEANS)
+def test_mean_score(case):
+    make, passes = MEANS[case]
     rng = np.random.default_rng(0)
-    probabilities = np.array([0.9, 0.1])
-    kinds = rng.choice(2, size=(200, 4, 32), p=[0.967, 0.033])
-    assert not check_mean_score(blocks_of(np.eye(2)[kinds] - probabilities)).ok
-
-
-def test_mean_score_brings_prompts_to_one_scale():
-    """One honest prompt of large scores does not hide what 40 others of small ones tell."""
-    w = np.random.default_rng(0).standard_normal((41, 4, 32, 8))
-    w[1:] += 0.2
-    w[0] *= 30
-    assert not check_mean_score(blocks_of(w)).ok
-    w[1:] -= 0.2
-    assert check_mean_score(blocks_of(w)).ok
-
-
-def test_mean_score_catches_scores_that_all_point_the_same_way():
-    """The strongest violation: no product between different completions is negative."""
-    w = 1 + 0.1 * np.random.default_rng(0).standard_normal((6, 4, 32, 131))
-    assert (blocks_of(w).gram_PKGG > 0).all()
-    assert check_mean_score(blocks_of(w)).ok is False
+    for _ in range(3):
+        assert check_mean_score(only_gram(make(rng))).ok is passes
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0])
@@ -197,24 +228,6 @@ def test_mean_score_is_not_made_where_each_block_holds_one_completion(size):
         assert (check.figure, check.ok) == (None, None)
         assert "mean score zero" in warn_of_unmade([check])[0]
         assert not warn_of_unmade([replace(check, ok=True)])
-
-
-def test_mean_score_is_not_made_of_pairs_that_were_not_formed():
-    gram_PKGG = np.full((2, 3, 8, 8), np.nan)
-    gram_PKGG[..., range(8), range(8)] = 1
-    check = check_mean_score(only_gram(gram_PKGG))
-    assert (check.figure, check.ok) == (None, None)
-
-
-def test_mean_score_takes_the_pairs_that_were_formed():
-    w = np.random.default_rng(0).standard_normal((4, 4, 32, 3)) + 0.5
-    gram_PKGG = w @ w.swapaxes(-1, -2)
-    gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
-    assert not check_mean_score(only_gram(gram_PKGG)).ok
-    w -= 0.5
-    gram_PKGG = w @ w.swapaxes(-1, -2)
-    gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
-    assert check_mean_score(only_gram(gram_PKGG)).ok
 
 
 def test_alternative_samplers_add_up_over_prompts_before_their_mean():
@@ -238,16 +251,3 @@ def test_a_check_that_cannot_be_made_neither_holds_nor_fails():
     assert none_failed([unmade, made])
     assert not none_failed([unmade, check_drawn_law([1.0], "float32")])
     assert summary([unmade]) == "checks: drawn law equals differentiated law not made"
-
-
-def test_a_rare_completion_drawn_too_often_is_seen():
-    """One of 50 that is drawn thrice as often, 1,000 prompts with two blocks of 16.
-
-    The figure is about 8.6 with a spread of 1, its bound 5.5. Were a block weighed by its
-    own scores, those with the rare completion would count for less: 4.3 on average.
-    """
-    rng, rare, drawn = np.random.default_rng(0), 0.02, 0.06
-    for _ in range(10):
-        kinds = rng.choice(2, size=(1000, 2, 16), p=[1 - drawn, drawn])
-        scores = np.eye(2)[kinds] - np.array([1 - rare, rare])
-        assert not check_mean_score(blocks_of(scores)).ok

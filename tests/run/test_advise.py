@@ -115,7 +115,7 @@ def test_a_budget_below_the_first_look(measure):
 
 
 def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, capsys):
-    monkeypatch.setattr("mse_lab.run.prompt.reward_completions", ones)
+    monkeypatch.setattr("mse_lab.run.subject.reward_completions", ones)
     found = measure(lambda samples: 1 / 0, budget=180)
     assert (found.look, found.stopped, found.decision) == ((5, 36), "budget", None)
     said = capsys.readouterr().err
@@ -136,7 +136,7 @@ def test_an_answer_takes_two_prompts_whose_rewards_differ(
         place = seen.setdefault(prompt.id, len(seen))
         return np.arange(len(texts)) % 2.0 * (place < differ), 0
 
-    monkeypatch.setattr("mse_lab.run.prompt.reward_completions", reward)
+    monkeypatch.setattr("mse_lab.run.subject.reward_completions", reward)
     found = measure(deciding(True)[0], budget=40)
     assert (found.decision is not None) == decided
 

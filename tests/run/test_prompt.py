@@ -13,6 +13,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.probe.prompts import Prompt
 from mse_lab.run import prompt as stages
+from mse_lab.run import subject as of_subject
 from mse_lab.run.prompt import measure_prompt
 
 
@@ -41,11 +42,15 @@ def test_a_prompt_that_runs_out_of_memory_is_measured_all_the_same(subject_of, m
 
         return action
 
-    names = {"score_block", "draw", "measure_reference"}
-    for name in names:
-        monkeypatch.setattr(stages, name, failing(getattr(stages, name), name))
+    names = {
+        "score_block": stages,
+        "draw_together": of_subject,
+        "measure_reference": stages,
+    }
+    for name, home in names.items():
+        monkeypatch.setattr(home, name, failing(getattr(home, name), name))
     found = flat(measure_prompt(subject, 0))
-    assert failed == names
+    assert failed == {*names}
     assert (plain["retreated"], found["retreated"]) == (False, True)
     for name in ("gram_KGG", "products_N", "reference_product", "mean_D"):
         np.testing.assert_allclose(found[name], plain[name], rtol=1e-4, atol=1e-6)
