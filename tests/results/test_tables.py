@@ -1,4 +1,4 @@
-"""Columns, made again from the arrays of `errors.npz` and `pools.npz` alone."""
+"""Columns: what their values alone, which `whole/test_known_truth.py` has, do not show."""
 
 from dataclasses import replace
 
@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from mse.test_reference_noise import independent_design
-from mse_lab.estimators import find_estimators
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.mse.regime import oracle_gain
-from mse_lab.mse.replicates import measure_errors
 from mse_lab.results.tables import restore_moments
 from simulated import analysed, make_design
 
@@ -31,40 +29,12 @@ def table(pools):
     return made.set_index(["estimator", "group_size"])
 
 
-def test_mse_is_the_mean_error_over_the_prompts(pools, table):
-    errors = measure_errors(pools, find_estimators(NAMES, SIZES), SIZES)
-    for key, errors_PR in errors.items():
-        assert table.loc[key].replicates == errors_PR.shape[1]
-        assert table.loc[key].mse == pytest.approx(errors_PR.mean(1).sum() / 40**2)
-
-
-def test_plain_mse_is_against_the_mean_of_both_halves(pools, table):
-    """||g_hat - rbar||^2 has ||rbar||^2 in the place of <r_A, r_B>."""
-    excess = (np.diag(pools.between_PP) - pools.reference_product_P).sum() / 40**2
-    assert excess > 0.1 * table.mse.min()
-    np.testing.assert_allclose(table.mse_plain - table.mse, excess, rtol=1e-9)
-
-
-def test_relative_mse_divides_by_products_of_independent_references(pools, table):
-    """||mean g||^2 from different prompts, and from two halves of one."""
-    different = pools.between_PP[~np.eye(40, dtype=bool)].sum()
-    norm2 = (different + pools.reference_product_P.sum()) / 40**2
-    assert norm2 > 0
-    assert norm2 < 0.95 * pools.between_PP.mean()
-    np.testing.assert_allclose(table.relative_mse, table.mse / norm2, rtol=1e-9)
-
-
-def test_ratio_is_to_the_oracle(table):
-    for (name, size), row in table.iterrows():
-        assert row.ratio == pytest.approx(row.mse / table.loc["oracle", size].mse)
-        assert row.ratio_low <= row.ratio <= row.ratio_high, (name, size)
-    assert table.loc["grpo", 4].ratio > 1.2
-    oracle = table.loc["oracle"]
-    assert (oracle[["ratio_low", "ratio", "ratio_high"]] == 1).all(axis=None)
-
-
-def test_ratios_are_paired(table):
+def test_ratios_are_paired(pools, table):
     """At G = 32 GRPO-type and oracle are nearly one estimator, on the same groups."""
+    for (name, size), row in table.iterrows():
+        assert row.replicates == pools.rewards_PN.shape[1] // size
+        assert row.ratio_low <= row.ratio <= row.ratio_high, (name, size)
+    assert (table.loc["oracle"][["ratio_low", "ratio", "ratio_high"]] == 1).all(axis=None)
     row = table.loc["grpo", 32]
     alone = (row.mse_high - row.mse_low) / row.mse
     assert row.ratio_high - row.ratio_low < 0.3 * row.ratio * alone
@@ -106,11 +76,7 @@ def test_moments_come_back_from_the_table_of_prompts(pools):
 
 def test_rho_stands_in_the_table_where_rewards_are_0_and_1(pools):
     table = analysed(pools, SIZES).prompts
-    right = pools.rewards_PN == 1
-    for x, row in table.iterrows():
-        means = [pools.norms2_PN[x][kind[x]].mean() for kind in (right, ~right)]
-        assert row.rho == pytest.approx(means[0] / means[1])
-        assert row.rho_low < row.rho < row.rho_high
+    assert ((table.rho_low < table.rho) & (table.rho < table.rho_high)).all()
     graded = analysed(replace(pools, rewards_PN=pools.rewards_PN / 2), SIZES).prompts
     assert graded[["rho", "rho_low", "rho_high"]].isna().all(axis=None)
 

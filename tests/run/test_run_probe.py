@@ -78,14 +78,6 @@ def test_prompt_moments_are_the_enumerated_ones(finished, exact):
         np.testing.assert_allclose(row.best_baseline, moments.best_baseline[0], atol=0.05)
 
 
-def test_relative_mse_divides_by_the_aggregates_gradient(finished, exact):
-    table = pd.read_csv(finished[0] / "mse.csv")
-    gradient = np.mean([one.gradient for one in exact], axis=0)
-    implied = (table.mse / table.relative_mse).dropna()
-    np.testing.assert_allclose(implied, implied[0], rtol=1e-6)
-    np.testing.assert_allclose(implied[0], gradient @ gradient, rtol=0.15)
-
-
 def test_files_of_a_result(finished):
     folder, probe, _ = finished
     results = ResultsFolder(folder)
@@ -110,15 +102,6 @@ def test_files_of_a_result(finished):
     assert checks["ok"]
     assert {"name", "figure", "bound", "ok"} <= set(checks["checks"][0])
     assert not (folder / "shards").exists()
-
-
-def test_plain_error_is_larger_by_the_same_amount_everywhere(finished):
-    table = pd.read_csv(finished[0] / "mse.csv")
-    # The median's weights of 1000 make an MSE of 1e5; the table has ten digits of it.
-    table = table[table.mse < 100]
-    excess = table.mse_plain - table.mse
-    np.testing.assert_allclose(excess, excess.iloc[0], atol=2e-8, rtol=0)
-    assert excess.iloc[0] > 1e-4
 
 
 def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
