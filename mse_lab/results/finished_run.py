@@ -25,25 +25,6 @@ from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 from mse_lab.results.tables import describe_prompts
 
 
-class Finished(NamedTuple):
-    """One finished run."""
-
-    name: str  # As in the tables.
-    probe: Probe
-    pools: Pools
-    prompts: pd.DataFrame  # `prompts.csv`.
-
-    def refuse_mixed(self, folder: Path) -> None:
-        """Refuse files that do not agree on how much was measured."""
-        pools, size = self.pools, self.probe.pool
-        expected = (len(self.prompts), self.probe.largest_group, size.replicate)
-        there = (pools.prompts, pools.largest_group, pools.rewards_PN.shape[1])
-        if there != expected or pools.reference_rewards_PN.shape[1] != size.reference:
-            raise InputError(
-                f"{folder}: config.yaml, prompts and pools.npz are not of one run; {REMEDY}"
-            )
-
-
 class Tables(NamedTuple):
     """The tables of a run, which may be there without its raw results."""
 
@@ -77,27 +58,34 @@ def read_probe(folder: Path) -> Probe:
     return parse_probe(values, str(folder / "config.yaml"))
 
 
-def read_finished(folder: Path) -> Finished:
-    """Read a finished run."""
-    tables, results = read_tables(folder), ResultsFolder(folder)
-    if not results.has("pools.npz"):
-        raise InputError(f"{folder}: tables only; measure it: mse-lab run {tables.name}")
-    pools: Pools = results.read("pools.npz")
-    finished = Finished(tables.name, read_probe(folder), pools, tables.prompts)
-    finished.refuse_mixed(folder)
-    return finished
+def _analyse(
+    folder: Path, name: str, probe: Probe, pools: Pools, described: pd.DataFrame
+) -> Analysis:
+    """Analyse what was read of a run; refuse files that disagree on how much there is."""
+    size = probe.pool
+    expected = (len(described), probe.largest_group, size.replicate, size.reference)
+    shapes = pools.rewards_PN.shape[1], pools.reference_rewards_PN.shape[1]
+    if (pools.prompts, pools.largest_group, *shapes) != expected:
+        raise InputError(
+            f"{folder}: config.yaml, prompts and pools.npz are not of one run; {REMEDY}"
+        )
+    return analyse_run(name, probe, pools, described)
 
 
 def read_result(folder: Path) -> Analysis:
     """Read a finished run, and analyse it as it was analysed when it was made."""
-    finished = read_finished(folder)
+    tables, results = read_tables(folder), ResultsFolder(folder)
+    if not results.has("pools.npz"):
+        raise InputError(f"{folder}: tables only; measure it: mse-lab run {tables.name}")
+    pools, probe = results.read("pools.npz"), read_probe(folder)
+    run = _analyse(folder, tables.name, probe, pools, tables.prompts)
     estimators = []
-    for entry in finished.probe.estimators:
+    for entry in probe.estimators:
         # An estimator that can no longer be imported is refused where it is evaluated.
         with suppress(InputError):
             estimators.append(find_estimator(entry))
-    ResultsFolder(folder).refuse_changed(identify_code(estimators))
-    return analyse_run(*finished)
+    results.refuse_changed(identify_code(estimators))
+    return run
 
 
 def repair(
@@ -118,9 +106,8 @@ def repair(
         described = _describe(probe, prompts, results.read("completions.jsonl"))
     else:
         described = results.read("prompts.csv")
-    finished = Finished(name, probe, results.read("pools.npz"), described)
-    finished.refuse_mixed(results.path)
-    results.write_tables(analyse_run(*finished), lost)
+    pools = results.read("pools.npz")
+    results.write_tables(_analyse(results.path, name, probe, pools, described), lost)
     results.write_manifest()
     files = ((name, results.file(name)) for name in lost)
     return [name for name, path in files if before.get(path) != path.read_bytes()]
