@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs.forms import Form, Given, recognise, refuse_columns
 from mse_lab.probe.plain_text import reading
-from mse_lab.probe.rows import PICKLES, SUFFIXES, head_of, suffix_of
+from mse_lab.probe.rows import PICKLES, SUFFIXES, head_of, may_hold_rows
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _files(path: Path) -> Iterator[Path]:
     """List the files at a path that may hold rollouts."""
     with reading(path):
         if path.is_dir():
-            found = (one for one in path.rglob("*") if suffix_of(one) in SUFFIXES)
+            found = filter(may_hold_rows, path.rglob("*"))
             yield from sorted(filter(Path.is_file, found), key=_natural)
         elif path.is_file():
             yield path

@@ -256,6 +256,19 @@ class _ById(NamedTuple):
                     f"group={self._text} if neither"
                 )
 
+    def refuse_blocks(self) -> None:
+        """Refuse an id that comes in several blocks: it may be drawn again.
+
+        In a mixed order some block is of a single completion; and steps would tell.
+        """
+        starts = np.flatnonzero(np.diff(self.group_N, prepend=-1))
+        lengths = np.diff(np.append(starts, len(self.group_N)))
+        if "step" in self.table or lengths.min() == 1:
+            return
+        for group in np.flatnonzero(np.bincount(self.group_N[starts]) > 1)[:1]:
+            blocks = lengths[self.group_N[starts] == group]
+            raise self._several(group, f"in {len(blocks)} blocks")
+
     def refuse_large(self) -> None:
         """Refuse a group of an id that is larger than others: it may be several."""
         counts = np.bincount(self.size_K)
@@ -281,9 +294,9 @@ class _ById(NamedTuple):
     def _several(self, group: int, than: str) -> InputError:
         return InputError(
             f"{self.name(group)} has {self.size_K[group]} completions, {than}: are these "
-            "several groups, of prompts that share a text or an id? Name what tells them "
-            f"apart, --columns prompt_id=... or group=..., or group={self._text} if they "
-            "are one; --group-size G cuts by order"
+            "several groups, of prompts that share a text or an id, or are drawn again? "
+            "Name what tells them apart, --columns prompt_id=..., group=... or step=..., "
+            f"or group={self._text} if they are one; --group-size G cuts by order"
         )
 
 
@@ -306,6 +319,7 @@ def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
         by_id.refuse_numbers()
     else:
         by_id.refuse_other_ids()
+        by_id.refuse_blocks()
         if "prompt_id" in named:
             by_id.refuse_large()
         else:

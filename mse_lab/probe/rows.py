@@ -30,6 +30,7 @@ MOST_DAMAGED = 0.01
 
 LINES, TABLES = (".jsonl", ".jsonl.gz"), (".csv", ".parquet", ".table.json")
 SUFFIXES = (*LINES, *TABLES)
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 
 Values: TypeAlias = pa.Array | Sequence[Any]
@@ -75,6 +76,16 @@ def suffix_of(path: Path) -> str:
     ('.jsonl.gz', '.table.json')
     """
     return next((one for one in SUFFIXES if path.name.endswith(one)), path.suffix)
+
+
+def may_hold_rows(path: Path) -> bool:
+    """Whether a file's name is that of rows, of a kind that is read or packed otherwise.
+
+    >>> [may_hold_rows(Path(name)) for name in ("a.csv", "a.csv.bz2", "a.zip", "a.py")]
+    [True, True, False, False]
+    """
+    packed = path.suffix in PACKED and path.with_suffix("").suffix in SUFFIXES
+    return packed or suffix_of(path) in SUFFIXES
 
 
 @dataclass
@@ -278,7 +289,7 @@ def read_rows(
             f"{path}: a pickle, which runs code when it is read, is never loaded; save "
             "its rows as JSONL or Parquet"
         )
-    if path.suffix == ".gz" and suffix not in SUFFIXES:
+    if path.suffix in PACKED and suffix not in SUFFIXES:
         raise InputError(f"{path}: only .jsonl.gz is read as it is; unpack it")
     try:
         with reading(path):

@@ -52,6 +52,10 @@ def broken(log):
     (log.parent / "b.parquet").write_bytes(b"PAR1 is not enough")
 
 
+def packed(log):
+    (log.parent / "b.csv.xz").write_bytes(b"")
+
+
 def code(log):
     (log.parent / "c/d").mkdir(parents=True)
     (log.parent / "c/d/words.csv").write_text("a,b\n1,2\n")
@@ -77,6 +81,7 @@ SPOILS = {
     zipped: "1 copies of another file",
     data_set: "1 file(s) of other columns",
     broken: "1 file(s) that cannot be read",
+    packed: "1 file(s) that cannot be read",
     code: "1 file(s) of other columns",
     damaged: f"1 line(s) that are no JSON object: left out ({{log}}, line {SIZE + 1})",
     no_object: "1 line(s) that are no JSON object: left out ({log}, line 1)",

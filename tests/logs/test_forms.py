@@ -191,6 +191,10 @@ REFUSED = {
         lines("reward", "step", prompt=lambda row: f"{max(row['id'], 1)}"), "",
             "has 16 completions, others 8",
     ),
+    "an id that is drawn again": (lines("reward", prompt_id=lambda row: row["id"] % 12), "",
+        "prompt '0' has 40 completions, in 5 blocks: are these several"),
+    "a text that is drawn again": (lines("reward", prompt=lambda row: f"{row['id'] % 12}"),
+        "", "prompt '0' has 40 completions, in 5 blocks"),
     "an id that counts within a step": (
         lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
             "goes with two prompts",
