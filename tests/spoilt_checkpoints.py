@@ -6,10 +6,14 @@ from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import parse_probe
 
 
+def probe_of(path, **model):
+    """A probe of a model, with prompts that are nowhere."""
+    values = {"path": str(path), "device": "cpu", **model}
+    return parse_probe({"model": values, "prompts": {"source": "x"}}, "probe")
+
+
 def load(folder, **model):
-    values = {"path": str(folder), "device": "cpu", **model}
-    probe = parse_probe({"model": values, "prompts": {"source": "x"}}, "probe")
-    return load_policy(probe, folder.parent)
+    return load_policy(probe_of(folder, **model), folder.parent)
 
 
 def change_config(folder, name="config.json", **changes):

