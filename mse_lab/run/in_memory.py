@@ -94,12 +94,12 @@ def _load_reward(reward: Any, probe: Probe) -> Reward:
 
 
 @contextmanager
-def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Policy]]:
+def borrow_model(given: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Policy]]:
     """Make a policy of a model for the body of a `with`; afterwards it is as it was.
 
     With it comes what is measured, with a folder as a run's.
     """
-    model, tokenizer, prompts, reward, settings, name, folder = inputs
+    model, tokenizer, prompts, reward, settings, name, folder = given
     if not hasattr(tokenizer, "decode"):
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
@@ -108,7 +108,7 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Pol
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
     with borrow_policy(probe, model, tokenizer) as policy:
-        what = Inputs(
+        inputs = Inputs(
             name=name or Path(_model_path(model)).name,
             probe=probe,
             prompts=rows,
@@ -116,12 +116,12 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Pol
             reward=function,
         )
         if folder is None:
-            yield what, policy
+            yield inputs, policy
             return
         identity = identify_reward(function, reward) if named else identify(reward)
         yield (
             RunSpec(
-                **vars(what),
+                **vars(inputs),
                 root=PROJECT,
                 results=ResultsFolder(folder, START_OVER_IN_PYTHON),
                 digest=digest_of(rows),
@@ -131,20 +131,20 @@ def borrow_model(inputs: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Pol
         )
 
 
-def measure_model(inputs: InMemoryInputs, *, shown: bool) -> Measured:
+def measure_model(given: InMemoryInputs, *, shown: bool) -> Measured:
     """Measure a model in memory, with a progress bar if `shown`."""
-    with borrow_model(inputs) as (what, policy):
-        if isinstance(what, RunSpec):
-            done = execute(what, policy=policy, shown=shown)
-            return read_result(what.results.path), done.checks, done.warnings
-        subject, store = make_subject(what, policy), dict[Item, PromptMeasurement]()
-        measure_prompts(subject, store, range(len(what.prompts)), shown=shown)
+    with borrow_model(given) as (inputs, policy):
+        if isinstance(inputs, RunSpec):
+            done = execute(inputs, policy=policy, shown=shown)
+            return read_result(inputs.results.path), done.checks, done.warnings
+        subject, store = make_subject(inputs, policy), dict[Item, PromptMeasurement]()
+        measure_prompts(subject, store, range(len(inputs.prompts)), shown=shown)
         result, checks, warnings, _ = conclude(subject, list(store.values()))
         return result, checks, warnings
 
 
 def sample_model(
-    inputs: InMemoryInputs,
+    given: InMemoryInputs,
     question: Question,
     budget: int | None,
     *,
@@ -155,13 +155,13 @@ def sample_model(
 
     What is written nowhere is sampled for so many `seconds` at most.
     """
-    if inputs.folder is not None:
-        inputs = inputs._replace(folder=inputs.folder / ADVICE)
-    with borrow_model(inputs) as (what, policy):
-        refuse_few(len(what.prompts), budget)
-        if isinstance(what, RunSpec):
-            context = attach_model(what, policy, LARGEST_BLOCK)
-            return what, sample_context(context, question, budget, shown=shown)
-        subject = make_subject(what, policy, LARGEST_BLOCK)
+    if given.folder is not None:
+        given = given._replace(folder=given.folder / ADVICE)
+    with borrow_model(given) as (inputs, policy):
+        refuse_few(len(inputs.prompts), budget)
+        if isinstance(inputs, RunSpec):
+            context = attach_model(inputs, policy, LARGEST_BLOCK)
+            return inputs, sample_context(context, question, budget, shown=shown)
+        subject = make_subject(inputs, policy, LARGEST_BLOCK)
         ended = sample_until(subject, {}, question, budget, seconds=seconds, shown=shown)
-        return what, ended
+        return inputs, ended

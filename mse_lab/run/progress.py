@@ -76,15 +76,6 @@ class Lines(std.tqdm):  # type: ignore[misc]
         return True
 
 
-def refresh(bar: std.tqdm, count: int) -> None:
-    """Show a bar at this count, as wide as the terminal is now."""
-    bar.n = count
-    if width := columns():
-        # The last column stays free: some terminals begin a new line after it.
-        bar.ncols = width - 1
-    bar.refresh()
-
-
 def make_bar(**options: Any) -> std.tqdm:
     """Make the bar for a notebook, for a terminal, or for neither."""
     options["smoothing"] = 0  # The time left by the mean speed.
@@ -126,9 +117,14 @@ class Progress:
 
     def show(self, tally: Tally) -> None:
         """Show what all processes have measured since it began to count."""
-        if self._bar is not None:
-            self._bar.set_postfix_str(self._words or str(tally), refresh=False)
-            refresh(self._bar, self._done + tally.done)
+        if (bar := self._bar) is None:
+            return
+        bar.set_postfix_str(self._words or str(tally), refresh=False)
+        bar.n = self._done + tally.done
+        if width := columns():  # As wide as the terminal is now.
+            # The last column stays free: some terminals begin a new line after it.
+            bar.ncols = width - 1
+        bar.refresh()
 
     def tell(self, lines: Callable[[], Sequence[str]]) -> None:
         """Show lines that stay; they are made only where they are shown."""

@@ -37,23 +37,26 @@ def make_summaries(prompts, **changes):
     return [make_measurement(**changes).completions] * prompts
 
 
-def test_tokens_are_counted():
-    completions = [np.array(tokens) for tokens in ([4, 2], [2], [4, 2], [4, 4], [2])]
-    found = describe_tokens(completions, np.array([True, True, True, False, True]))
-    # Three different ones of five; two of the commonest; [2] twice is empty.
-    assert (found["distinct"], found["commonest"], found["empty"]) == (0.6, 0.4, 0.4)
-    assert found["end_ids"].tolist() == [2]
-    assert found["end_counts"].tolist() == [4]
+# Completions, which ended; distinct, commonest, empty; end tokens and how often each came.
+TOKENS = {
+    "five": (
+        [[4, 2], [2], [4, 2], [4, 4], [2]],
+        [1, 1, 1, 0, 1],
+        (0.6, 0.4, 0.4),
+        [2],
+        [4],
+    ),
+    "equal bytes of another length": ([[0], [0, 0]], [0, 0], (1.0, 0.5, 0.0), [], []),
+    "no end": ([[3, 3]], [0], (1.0, 1.0, 0.0), [], []),
+}
 
 
-def test_equal_bytes_of_another_length_are_told_apart():
-    one, two = np.array([0]), np.array([0, 0])
-    assert describe_tokens([one, two], np.array([False, False]))["distinct"] == 1
-
-
-def test_tokens_without_an_end():
-    found = describe_tokens([np.array([3, 3])], np.array([False]))
-    assert found["end_ids"].size == found["end_counts"].size == 0
+@pytest.mark.parametrize("case", TOKENS)
+def test_tokens_are_counted(case):
+    completions, ended, shares, ids, counts = TOKENS[case]
+    found = describe_tokens([np.array(one) for one in completions], np.array(ended, bool))
+    assert (found["distinct"], found["commonest"], found["empty"]) == shares
+    assert (found["end_ids"].tolist(), found["end_counts"].tolist()) == (ids, counts)
     assert found["end_ids"].dtype == np.int64
 
 
@@ -98,30 +101,22 @@ def test_blocks_of_a_sample_count_by_their_completions():
     assert (found.mean_reward, found.never_right, found.one_reward) == (0.25, 0.5, 0.5)
 
 
-def test_graded_rewards_have_no_accuracy():
-    pools = make_design(np.random.default_rng(0), prompts=4).draw(
-        np.random.default_rng(1), 64, 4, 8
-    )
+def test_graded_rewards_have_no_accuracy_and_what_was_given_up_is_counted():
+    rng = np.random.default_rng(0)
+    pools = make_design(rng, prompts=4).draw(rng, 64, 4, 8)
     graded = replace(pools, rewards_PN=pools.rewards_PN / 2)
-    found = diagnose(graded, make_summaries(4), {2: "<end>"})
+    found = diagnose(graded, make_summaries(4, given_up=2), {2: "<end>"})
     assert found.accuracy is found.never_right is found.always_right is None
+    assert found.given_up == 8
 
 
 def test_the_file_holds_all():
-    assert restore(json.loads(json.dumps(asdict(HEALTHY)))) == HEALTHY
-
-
-def test_a_file_of_another_version_is_not_read():
-    assert restore({**asdict(HEALTHY), "more": 1}) is None
-
-
-def test_given_up_comparisons_are_counted_over_prompts():
-    design = make_design(np.random.default_rng(3), 5)
-    pools = design.draw(np.random.default_rng(4), 256, 4, 8)
-    found = diagnose(pools, make_summaries(5, given_up=2), {2: "<end>"})
-    assert found.given_up == 10
-    without = {key: one for key, one in asdict(found).items() if key != "given_up"}
-    assert restore(without) == replace(found, given_up=0)
+    """One of before there were given up ones is read, one of another version is not."""
+    values = json.loads(json.dumps(asdict(HEALTHY)))
+    assert restore(values) == HEALTHY
+    assert restore({**values, "more": 1}) is None
+    del values["given_up"]
+    assert restore(values) == HEALTHY
 
 
 @pytest.mark.parametrize("length", [1, 2])

@@ -10,7 +10,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.results.folder import ADVICE
-from mse_lab.run import advise, sample
+from mse_lab.run import advise
 from mse_lab.run.advise import (
     _Deadline,
     refuse_few,
@@ -43,9 +43,9 @@ def deciding(*stops):
 def measure(probe, tmp_path, monkeypatch):
     """Return a function that measures the small probe until something says stop."""
 
-    def measure(decide, of=probe, **settings):
+    def measure(decide, **settings):
         monkeypatch.setattr(advise, "decide", lambda table, *_, **__: decide(table))
-        spec = prepare("small", of, tmp_path / "out" / ADVICE, tmp_path)
+        spec = prepare("small", probe, tmp_path / "out" / ADVICE, tmp_path)
         return sample_probe(spec, None, **settings)
 
     return measure
@@ -70,17 +70,6 @@ def test_it_goes_on_until_a_look_says_stop(measure, capsys):
         f"look {n}" for n in (1, 2, 3)
     ]
     assert said[-1].startswith("5 prompts, 180 completions")
-
-
-def test_a_later_start_says_the_same_without_sampling(measure, monkeypatch):
-    first = measure(deciding(False, True)[0])
-    monkeypatch.setattr(sample, "sample_prompt", None)
-    again = measure(deciding(False, True)[0])
-    for one, other in zip(chain(*first.prompts), chain(*again.prompts), strict=True):
-        for name in vars(one):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    with pytest.raises(TypeError):
-        measure(deciding(False, True)[0], fresh=True)
 
 
 @pytest.mark.parametrize(
@@ -177,13 +166,6 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
     subject = load(prepare("small", probe, tmp_path / "out", tmp_path)).subject
     found = sample_until(subject, {}, None, None, Second())
     assert (found.stopped, found.prompts, found.decision) == ("regret", [], None)
-
-
-def test_another_probe_s_samples_are_refused(measure, probe):
-    measure(deciding(True)[0])
-    other = probe.model_copy(update={"seed": 3})
-    with pytest.raises(InputError, match=r"seed is 0 there, 3 here.*over with --fresh"):
-        measure(deciding(True)[0], of=other)
 
 
 @pytest.mark.parametrize(

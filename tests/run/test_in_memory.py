@@ -5,7 +5,6 @@ import warnings
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -20,6 +19,7 @@ from models import random_model, write_adapter
 from mse_lab.api import measure as public_api
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_table
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.run import run_probe
 
 ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
@@ -58,34 +58,15 @@ def same(table, path, folder):
     return (folder / "table.csv").read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["mse.csv", "laws.csv", "prompts.csv", "by_prompt.csv"])
-def test_the_same_as_the_command_on_the_checkpoint(name, result, project, tmp_path):
-    assert same(result.tables[name], project / "results/small" / name, tmp_path)
-
-
-def test_checks_and_warnings_are_those_of_the_command(result, project):
-    from mse_lab.results.folder import ResultsFolder
-
-    written = ResultsFolder(project / "results/small").read_checks()
-    assert [vars(one) for one in result.checks] == [vars(one) for one in written.checks]
-    assert result.warnings == written.warnings
+def test_the_same_as_the_command_on_the_checkpoint(result, project, tmp_path):
+    """Tables, checks and warnings."""
+    written = ResultsFolder(project / "results/small")
+    for name, table in result.tables.items():
+        assert same(table, written.file(name), tmp_path), name
+    checks = written.read_checks()
+    assert [vars(one) for one in result.checks] == [vars(one) for one in checks.checks]
+    assert result.warnings == checks.warnings
     assert result.warnings
-
-
-def test_a_probe_s_result_in_memory(tmp_path):
-    """tiny/base, its first three prompts, in the template of the probe."""
-    root, tiny = Path(run_mse.__file__).parent, "probes/tiny/base"
-    rows = pd.read_json(root / "probes/prompts/arithmetic-tiny.jsonl", lines=True)[:3]
-    pool, words = {"reference": 32, "replicate": 128}, ["--set", "prompts.limit=3"]
-    for key, size in pool.items():
-        words += ["--set", f"pool.{key}={size}"]
-    assert run_mse.main(["run", "tiny/base", *words, "--out", str(tmp_path)]) == 0
-    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
-    parts = [one.from_pretrained(root / tiny) for one in classes]
-    found = mse_lab.measure(
-        *parts, rows, "integer", template="plain", pool=pool, name="tiny/base"
-    )
-    assert same(found.mse, tmp_path / "tiny/base/mse.csv", tmp_path)
 
 
 def test_nothing_is_written_and_nothing_shown(parts, result, tmp_path, monkeypatch, capfd):
@@ -317,13 +298,7 @@ def test_what_cannot_be_used_is_one_line(parts, changes, message):
         measure(parts, **changes)
 
 
-def test_what_follows_is_there(result):
-    assert result.advice is result.advise()
-    assert {"statement", "verdict"} <= set(result.claims().columns)
-    above, below = result.plot().axes
-    assert (above.get_ylabel(), below.get_ylabel()) == (
-        "MSE of the gradient", "Ratio to oracle",
-    )  # fmt: skip
+def test_a_figure_says_that_a_check_failed(result):
     failed = replace(result, checks=(replace(result.checks[0], ok=False),))
     assert "A CHECK FAILED" in failed.plot().axes[0].get_title()
 
