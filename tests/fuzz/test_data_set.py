@@ -5,10 +5,9 @@ from tempfile import TemporaryDirectory
 
 import datasets
 import pytest
-from fuzzing import CASES
+from fuzzing import CASES, answer_or_one_line
 from hypothesis import given
 from hypothesis import strategies as st
-from one_line import answer_or_one_line
 
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.schema import Prompts

@@ -11,10 +11,9 @@ import shutil
 
 import numpy as np
 import pytest
-from fuzzing import CASES
+from fuzzing import CASES, answer_or_one_line
 from hypothesis import given
 from hypothesis import strategies as st
-from one_line import answer_or_one_line
 
 from log_makers import completions, read, state_of, with_advantages, write_lines, write_trl
 from mse_lab.logs import forecast

@@ -5,10 +5,9 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from fuzzing import CASES
+from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
-from one_line import answer_or_one_line
 
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.groups import Groups

@@ -5,10 +5,9 @@ from functools import reduce
 from pathlib import Path
 
 import yaml
-from fuzzing import CASES
+from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
-from one_line import answer_or_one_line
 
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import pick_device

@@ -5,10 +5,9 @@ import io
 import json
 
 import numpy as np
-from fuzzing import CASES
+from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
-from one_line import answer_or_one_line
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-from fuzzing import CASES
+from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
-from one_line import answer_or_one_line
 
 from mse_lab.answers.statement_numbers import judge_run
 from mse_lab.report.advice_report import advice_text
