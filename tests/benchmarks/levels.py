@@ -104,13 +104,18 @@ def exact_costs(design: Design, completions: float) -> dict[bool, dict[int, floa
 
 def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
     """Draw the blocks of the prompts of each look, which hold those of the one before."""
-    drawn: list[list[Any]] = []  # By block, the prompts that have it.
+    drawn: list[list[Any]] = []  # The blocks of each prompt.
     for look in looks(design.prompts, BUDGET):
-        drawn += [[] for _ in look.blocks[len(drawn) :]]
-        for block, each in zip(drawn, look.blocks, strict=True):
-            more = choose(design, np.arange(len(block), look.prompts))
-            block += more.sample(rng, len(each)) if more.prompts else []
-        yield list(zip(*drawn, strict=True))
+        drawn += [[] for _ in range(len(drawn), look.prompts)]
+        missing: dict[int, list[int]] = {}
+        for place, blocks in enumerate(drawn):
+            for block in look.blocks(place)[len(blocks) :]:
+                missing.setdefault(len(block), []).append(place)
+        for size, places in missing.items():
+            more = choose(design, np.array(places)).sample(rng, size)
+            for place, one in zip(places, more, strict=True):
+                drawn[place].append(one)
+        yield drawn
 
 
 def run_until(
