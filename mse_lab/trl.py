@@ -128,8 +128,9 @@ class MSECallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Forget an earlier training, and go before the reporters.
 
-        They are given a line of the log one after another. Only the list that they stand in
-        knows the order, and it is the caller's.
+        They are given a line of the log one after another, in the order of the caller's
+        list, where a user's callbacks come last. transformers hands a callback neither the
+        list nor the trainer, so it is looked for where the caller has it.
         """
         self._reset()
         callbacks = getattr(sys._getframe(1).f_locals.get("self"), "callbacks", [])

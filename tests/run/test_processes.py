@@ -74,6 +74,20 @@ def test_two_processes_one_lost_and_started_again(write_probe, tmp_path, monkeyp
     assert not list(out.rglob(LOCK))
 
 
+@pytest.mark.slow
+def test_two_processes_share_an_advice(write_probe, tmp_path):
+    """Look by look; the first one decides, and gives what one process gives."""
+    words = ["advise", str(write_probe()), "--budget", "180", "--out"]
+    assert run_mse.main([*words, str(tmp_path / "alone")]) == 0
+    done = torchrun(*words, tmp_path / "two", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    alone, two = (
+        (tmp_path / name / "small/advice/advice.json").read_bytes()
+        for name in ("alone", "two")
+    )
+    assert two == alone
+
+
 def test_an_error_of_one_process_is_one_line(write_probe, tmp_path):
     (tmp_path / "plugin.py").write_text(REWARD)
     words = [write_probe(reward="plugin:wrong"), "--out", tmp_path / "out"]
