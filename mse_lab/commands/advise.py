@@ -151,8 +151,8 @@ def compare(arguments: Namespace) -> int:
 
 
 def _show_lines(arguments: Namespace, what: str, advices: dict[str, Advice | str]) -> None:
-    from mse_lab.report.advice_files import screen_width
-    from mse_lab.report.advice_table import advice_lines, advice_list
+    from mse_lab.report.advice_files import advice_list, screen_width
+    from mse_lab.report.advice_report import advice_lines
 
     show_status()
     if arguments.json:

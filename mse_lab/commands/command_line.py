@@ -2,9 +2,8 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.project import PROJECT
@@ -12,15 +11,12 @@ from mse_lab.project import PROJECT
 if TYPE_CHECKING:
     from mse_lab.probe.schema import Probe
 
-N = TypeVar("N", int, float)
-
 ROOT, RESULTS = PROJECT, Path("results")
 
 # Bounds of arguments; a larger value is a typing mistake.
 LARGEST_SIZE, LARGEST_BUDGET = 4096, 10**12
 MOST_TOKENS = 2**31 - 1
 MOST_PROCESSES = 256
-LEAST = 1e-9  # The least positive number.
 
 
 def find_run(name: str) -> Path:
@@ -75,16 +71,6 @@ def file_to_write(text: str) -> Path:
     return path
 
 
-def group_sizes(text: str) -> list[int]:
-    """Read group sizes, such as 8,16."""
-    sizes = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
-    if not all(2 <= size <= LARGEST_SIZE for size in sizes):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no list of group sizes from 2 to {LARGEST_SIZE}, such as 8,16"
-        )
-    return sizes
-
-
 def share_of(text: str) -> float:
     """Read a share, such as 0.05 or 5%."""
     try:
@@ -96,27 +82,23 @@ def share_of(text: str) -> float:
     return value
 
 
-def number(
-    kind: Callable[[str], N], what: str, low: N, high: N, example: str
-) -> Callable[[str], N]:
-    """Make a reader of an int, which is of digits, or a float from `low` to `high`."""
+def whole(what: str, low: int, high: int, example: int) -> Callable[[str], int]:
+    """Make a reader of a whole number from `low` to `high`."""
 
-    def read(text: str) -> N:
-        with suppress(ValueError):
-            readable = kind is not int or text.isdecimal()
-            if readable and low <= (value := kind(text)) <= high:
-                return value
+    def read(text: str) -> int:
+        # Python refuses to read thousands of digits.
+        if text.isdecimal() and len(text) < 20 and low <= int(text) <= high:
+            return int(text)
         raise argparse.ArgumentTypeError(f"{text!r} is no {what}, such as {example}")
 
     return read
 
 
-group_size = number(int, f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, "8")
-any_group_size = number(int, "group size", 1, LARGEST_SIZE, "8")
-completions = number(int, "number of completions", 1, LARGEST_BUDGET, "1024")
-max_tokens = number(int, "number of tokens", 1, MOST_TOKENS, "256")
-processes = number(int, "number of processes", 1, MOST_PROCESSES, "2")
-seconds = number(float, "number of seconds", LEAST, 1e9, "2.5")
+group_size = whole(f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, 8)
+any_group_size = whole("group size", 1, LARGEST_SIZE, 8)
+completions = whole("number of completions", 1, LARGEST_BUDGET, 1024)
+max_tokens = whole("number of tokens", 1, MOST_TOKENS, 256)
+processes = whole("number of processes", 1, MOST_PROCESSES, 2)
 
 
 def _complete_names(action: argparse.Action) -> None:

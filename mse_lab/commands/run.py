@@ -64,9 +64,9 @@ def measure(arguments: Namespace, processes: Processes) -> int:
 
 def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print how a run ended, and its answer; other commands find the run by `name`."""
-    from mse_lab.formatting import wrap
     from mse_lab.report.advice_files import screen_width
-    from mse_lab.report.run_screen import describe_completions, ratio_lines
+    from mse_lab.report.rendering import Part, as_text
+    from mse_lab.report.run_screen import describe_completions, ratio_part
     from mse_lab.results.checks import none_failed, summary
     from mse_lab.results.finished_run import read_tables
 
@@ -81,9 +81,8 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
         *([outcome.wider] if outcome.wider else []),
         summary(outcome.checks),
     ]
-    for line in lines:
-        print(wrap(line, screen_width()))
-    print("\n".join(ratio_lines(read_tables(folder).mse)))
+    parts = [Part(sentences=lines), ratio_part(read_tables(folder).mse)]
+    print(as_text(parts, screen_width()))
     print(f"next: {COMMAND_PREFIX} figure {name}, advise {name} or report {name}")
     if not none_failed(outcome.checks):
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

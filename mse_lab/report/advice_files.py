@@ -13,7 +13,7 @@ from mse_lab.errors import InputError, NoAnswer
 from mse_lab.formatting import WIDTH
 from mse_lab.mse.rule import TOLERANCE
 from mse_lab.probe.training import Setting, find_setting
-from mse_lab.report.advice_report import advice_text, headline
+from mse_lab.report.advice_report import Advices, advice_text, headline
 from mse_lab.results.finished_run import read_probe, read_result
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import open_intact
@@ -98,3 +98,12 @@ def say_advice(advice: Advice, *, as_json: bool) -> str:
 def screen_width() -> int:
     """Columns that a text may take: the terminal's, 100 at most; 80 where there is none."""
     return min(columns() or WIDTH, 100)
+
+
+def advice_list(what: str, advices: Advices) -> str:
+    """Write all advices as one JSON document, a list."""
+
+    def values(advice: Advice | str) -> dict[str, Any]:
+        return {"refused": advice} if isinstance(advice, str) else json_values(advice)
+
+    return json.dumps([{what: at} | values(one) for at, one in advices.items()], indent=2)

@@ -27,10 +27,10 @@ from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.figure_4 import compose
 from mse_lab.report.phase_diagram import as_dots, compose_phase
 from mse_lab.report.rendering import Part, as_page
+from mse_lab.report.run_screen import ratio_cells
 from mse_lab.results.checks import Check
 from mse_lab.results.files import write_output
 from mse_lab.results.finished_run import Tables, read_tables
-from mse_lab.results.tables import interval_heads
 
 TITLE = "How far is the policy gradient from the truth?"
 
@@ -139,15 +139,9 @@ def _ratios(runs: Sequence[Tables]) -> Part:
     rows, sizes = [], sorted({size for run in runs for size in run.mse["group_size"]})
     for run in runs:
         best = "scale_free_ratio" if "scale_free_ratio" in run.mse else "ratio"
-        table = run.mse.set_index(["estimator", "group_size"])[interval_heads(best)]
-        order = table[best].groupby("estimator").mean().sort_values().index
-        for name in order:
-            known = table.loc[name].astype(float)
-            cells = (
-                with_interval(tuple(known.loc[size])) if size in known.index else NONE
-                for size in sizes
-            )
-            rows.append([f"{run.name}: {name}" if len(runs) > 1 else name, *cells])
+        cells = ratio_cells(run.mse, sizes, best)
+        for name in run.mse.groupby("estimator")[best].mean().sort_values().index:
+            rows.append([f"{run.name}: {name}" if len(runs) > 1 else name, *cells[name]])
     return Part("Estimators", [ESTIMATORS], rows, ["", *(f"G = {size}" for size in sizes)])
 
 

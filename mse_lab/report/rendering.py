@@ -34,6 +34,33 @@ class Part(NamedTuple):
     figures: Sequence[Markup] = ()  # On a page only.
 
 
+def _blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
+    """Group the columns of a table that fit beside the first, which each block repeats."""
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    blocks, used = [[0]], first
+    for column, needed in enumerate(others, 1):
+        if used + 2 + needed > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = first
+        blocks[-1].append(column)
+        used += 2 + needed
+    return blocks
+
+
+def _table(part: Part, width: int, margin: int) -> list[str]:
+    """Lay out the rows of a part; columns that are too many stand below the first ones."""
+    whole = [*([part.heads] if part.heads else []), *part.rows]
+    rows = [[f"{' ' * margin}{first}", *others] for first, *others in whole]
+    sides = part.align or "<" * len(rows[0])
+    lines = []
+    for block in _blocks(rows, width):
+        cells = [[row[column] for column in block] for row in rows]
+        align = "".join(sides[column] for column in block)
+        laid = table(cells, align=align).splitlines()
+        lines += [wrap(line, width, 4) for line in laid]
+    return lines
+
+
 def _lines(part: Part, width: int) -> list[str]:
     """Lay out a part without its title; a line that begins indented hangs."""
     margin = 2 if part.title else 0
@@ -41,12 +68,7 @@ def _lines(part: Part, width: int) -> list[str]:
     for sentence in part.sentences:
         hanging = 4 if sentence.startswith(" ") else margin
         lines.append(wrap(f"{' ' * margin}{sentence}", width, hanging))
-    if part.rows:
-        whole = [*([part.heads] if part.heads else []), *part.rows]
-        inner = [[f"{' ' * margin}{first}", *others] for first, *others in whole]
-        laid = table(inner, align=part.align or "<" * len(inner[0])).splitlines()
-        lines += [wrap(line, width, 4) for line in laid]
-    return lines
+    return lines + (_table(part, width, margin) if part.rows else [])
 
 
 def as_text(parts: Sequence[Part], width: int = WIDTH) -> str:
@@ -57,6 +79,11 @@ def as_text(parts: Sequence[Part], width: int = WIDTH) -> str:
       Of one run.
       G    4
       rho  16
+    >>> print(as_text([Part(rows=[["G", "1.0", "2.0"], ["rho", "3", "4"]])], width=9))
+    G    1.0
+    rho  3
+    G    2.0
+    rho  4
     """
     lines: list[str] = []
     for part in parts:

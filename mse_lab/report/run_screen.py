@@ -1,10 +1,15 @@
-"""What the completions of a run are like, in the lines of its end."""
+"""What a run ends with: what its completions are like, and its errors over the oracle's."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from mse_lab.formatting import NONE, number, share, table, with_interval
+from mse_lab.formatting import NONE, number, share, with_interval
 from mse_lab.mse.mismatch import Mismatch
+from mse_lab.report.rendering import Part
 from mse_lab.results.diagnostics import Diagnostics
+from mse_lab.results.tables import BASE, interval_heads
 
 
 def describe_completions(run: Diagnostics) -> list[str]:
@@ -35,21 +40,24 @@ def say_mismatch(mismatch: Mismatch) -> str:
     )
 
 
-def ratio_lines(mse: pd.DataFrame) -> list[str]:
-    """Tabulate each estimator's MSE over the oracle's, by group size, from `mse.csv`."""
+def ratio_cells(
+    mse: pd.DataFrame, sizes: Sequence[int], ratio: str = "ratio"
+) -> dict[str, list[str]]:
+    """Write each estimator's MSE over the oracle's at group sizes, from `mse.csv`."""
+    table = mse.set_index(["estimator", "group_size"])[interval_heads(ratio)].astype(float)
+
+    def cell(*place: Any) -> str:
+        return with_interval(tuple(table.loc[place])) if place in table.index else NONE
+
+    return {
+        name: [cell(name, size) for size in sizes] for name in mse["estimator"].unique()
+    }
+
+
+def ratio_part(mse: pd.DataFrame) -> Part:
+    """Tabulate these ratios, a column a group size."""
     sizes = sorted(mse["group_size"].unique())
-    rows = []
-    for name, part in mse.groupby("estimator", sort=False):
-        by_size = part.set_index("group_size")
-        columns = ["ratio", "ratio_low", "ratio_high"]
-        known = (
-            by_size.loc[size, columns] if size in by_size.index else None for size in sizes
-        )
-        cells = (NONE if row is None else with_interval(tuple(row)) for row in known)
-        if name != "oracle":
-            rows.append([f"  {name}", *cells])
-    if not rows:
-        return []
-    return table(
-        rows, ["MSE over the oracle's", *(f"G = {size}" for size in sizes)]
-    ).splitlines()
+    cells = ratio_cells(mse, sizes)
+    rows = [[f"  {name}", *cells[name]] for name in cells if name != BASE]
+    heads = ["MSE over the oracle's", *(f"G = {size}" for size in sizes)]
+    return Part(rows=rows, heads=heads, align="<" + ">" * len(sizes))

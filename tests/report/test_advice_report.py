@@ -14,8 +14,8 @@ from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.training import DEFAULT
-from mse_lab.report.advice_files import advise_run, say_advice
-from mse_lab.report.advice_report import advice_text, headline
+from mse_lab.report.advice_files import advice_list, advise_run, say_advice
+from mse_lab.report.advice_report import advice_lines, advice_text, headline
 from mse_lab.results.checks import Check
 from mse_lab.results.folder import ResultsFolder
 from simulated import make_design, write_tables
@@ -247,3 +247,24 @@ def test_a_refusal_names_the_folder(tmp_path):
     with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
         advise_run(results.path)
     assert issubclass(NoAnswer, InputError)
+
+
+@pytest.mark.parametrize("completions", [None, 64])
+def test_a_line_each_and_why_there_is_none(known, completions):
+    advice = replace(known[2], completions_per_step=completions, verdict="change")
+    advices = {
+        "2": advice,
+        "10": "rewards do not differ",
+        "20": replace(advice, held=False),
+    }
+    heads, first, none, failed, why = advice_lines("step", advices).splitlines()
+    assert heads.split()[:3] == ["step", "reward", "G*"]
+    assert ("progress at N = 64" in heads) == (completions == 64)
+    assert first.endswith(f"  change to {advice.set_to}")
+    assert none.split() == ["10", *["\u2013"] * (2 + (completions == 64)), "no", "advice"]
+    assert failed.endswith("a built-in check FAILED")
+    assert why == "10: rewards do not differ"
+    said = json.loads(advice_list("step", advices))
+    assert [one["step"] for one in said] == ["2", "10", "20"]
+    assert said[1]["refused"] == "rewards do not differ"
+    assert said[0]["c1"]["value"] == pytest.approx(advice.c1.value, rel=1e-4)
