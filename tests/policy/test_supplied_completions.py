@@ -70,22 +70,25 @@ REFUSED = {
     "infinite": ({"tokens": [3, 1], "log_probs": float("-inf")}, "log_probs"),
     "astronomic": ({"tokens": [3, 1], "log_probs": -1e308}, "log_probs"),
     "truth": ({"tokens": [3, 1], "log_probs": True}, "log_probs"),
-    "few of an engine": (
-        {"tokens": [3, 1], "engine_log_probs": [-1]},
-        "engine_log_probs: 1 entries for 2",
-    ),
-    "an engine's sum": (
-        {"tokens": [3, 1], "engine_log_probs": -1.5},
-        "engine_log_probs = -1.5: give a list of log-probabilities",
-    ),
+    "engine: few": ({"tokens": [3, 1], "engine_log_probs": [-1]}, "1 entries for 2"),
+    "engine: sum": ({"tokens": [3, 1], "engine_log_probs": -1.5}, "give a list of log"),
+}
+
+# The same of a policy with the stop string ##, whose tokens are 2 and 4.
+STOPPED = {
+    "goes on": ({"tokens": [2, 4, 5]}, "token 2 of 3 completes a string of sampling.stop"),
+    "goes on after one": ({"tokens": [3, 1]}, "token 1 of 2 completes a string"),
+    "no end": ({"tokens": [2, 5]}, "2 tokens without an end token (1) or stop string"),
+    "text": ({"text": "a"}, "a text does not tell which token"),
+    "mask and stop": ({"tokens": [2, 4], "mask": [1, 1]}, "leave out sampling.stop"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", [*REFUSED, *STOPPED])
 def test_a_line_that_the_policy_cannot_have_drawn(case):
-    keys, message = REFUSED[case]
+    keys, message = {**REFUSED, **STOPPED}[case]
     with pytest.raises(InputError) as refused:
-        read(**keys)
+        read(stopped_policy("##") if case in STOPPED else None, **keys)
     assert str(refused.value).startswith("here, line 1: ")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -133,6 +136,7 @@ def test_a_line_that_the_policy_can_have_drawn(keys, tokens, log_prob):
     assert found == tokens
     np.testing.assert_equal(total, log_prob)
     assert (None if mask is None else [*mask]) == keys.get("mask")
+    assert read(stopped_policy("##"), tokens=[2, 4])[0] == [2, 4]
 
 
 def test_an_engines_log_probabilities_are_padded():
@@ -153,25 +157,6 @@ def test_texts_are_ended_where_they_are_short_and_not_cut(write_probe, tmp_path)
     assert cut == [[3], [3, 1], [1, 2]]
     with pytest.raises(InputError, match=r"3 tokens, and sampling.*give tokens"):
         tokens_of("1 2 3")
-
-
-STOPPED = {
-    "goes on": ({"tokens": [2, 4, 5]}, "token 2 of 3 completes a string of sampling.stop"),
-    "goes on after one": ({"tokens": [3, 1]}, "token 1 of 2 completes a string"),
-    "no end": ({"tokens": [2, 5]}, "2 tokens without an end token (1) or stop string"),
-    "text": ({"text": "a"}, "a text does not tell which token"),
-    "mask": ({"tokens": [2, 4], "mask": [1, 1]}, "leave out sampling.stop"),
-}
-
-
-@pytest.mark.parametrize("case", STOPPED)
-def test_a_stop_string_ends_a_line(case):
-    keys, message = STOPPED[case]
-    policy = stopped_policy("##")
-    with pytest.raises(InputError) as refused:
-        read(policy, **keys)
-    assert message in str(refused.value)
-    assert read(policy, tokens=[2, 4])[0] == [2, 4]
 
 
 POOLS = {"reference": 64, "replicate": 32}
