@@ -18,7 +18,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import Decision, Question, Stopped, decide
+from mse_lab.mse.rule import Question, Stopped, decide
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
@@ -49,21 +49,13 @@ LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 class Sampling(NamedTuple):
     """How a measurement until the answer is known has ended.
 
-    Only the first process has prompts, a decision and checks.
+    Only the first process has prompts, checks and warnings.
     """
 
     prompts: list[Blocks]  # The blocks of each prompt at the last look.
-    look: Look  # The last look.
     stopped: Stopped  # Why it ended: what the decision said, `budget` or `exhausted`.
-    # The decision of the last look; None where rewards differ within too few prompts.
-    decision: Decision | None
     checks: list[Check]  # The built-in checks.
-    warnings: tuple[str, ...] = ()  # What completions were like, a sentence each.
-
-    @property
-    def differentiated(self) -> int:
-        """Completions of the last look that were differentiated."""
-        return sum(block.differentiated for blocks in self.prompts for block in blocks)
+    warnings: tuple[str, ...]  # What completions were like, a sentence each.
 
 
 def rewards_differ(blocks: Blocks) -> bool:
@@ -140,7 +132,6 @@ class _Looks:
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
         self.warnings: tuple[str, ...] = ()
-        self.decision: Decision | None = None
         self._subject, self._store = subject, store
         self._question, self._line = question, line
         self._told = False  # Whether completions of equal rewards were shown.
@@ -167,9 +158,9 @@ class _Looks:
             return False
         population = subject.probe.prompts.population_size(len(self.order))
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
-        self.decision = decide(table, self._question, awaited=COMPLETIONS)
-        line.say(look.prompts, look.drawn, self.decision.words)
-        return self.decision.stop
+        decision = decide(table, self._question, awaited=COMPLETIONS)
+        line.say(look.prompts, look.drawn, decision.words)
+        return decision.stop
 
 
 class _Deadline:
@@ -230,9 +221,7 @@ def sample_until(
     # Without a stop the looks end where the next one would exceed the budget.
     *_, last = looks(len(seen.order))
     stopped: Stopped = "regret" if stop else "exhausted" if done == last else "budget"
-    return Sampling(
-        seen.prompts, done, stopped, seen.decision, seen.checks, warnings=seen.warnings
-    )
+    return Sampling(seen.prompts, stopped, seen.checks, seen.warnings)
 
 
 def sample_context(
