@@ -157,7 +157,7 @@ def load_model(
             **placement,
         )
         model, report = loaded
-        if location.gguf is not None:
+        if location.gguf is not None and hasattr(model, "hf_quantizer"):
             # Its weights are plain numbers by now; trainers refuse quantised ones.
             model.hf_quantizer.remove_quantization_config(model)
         if not placement:
