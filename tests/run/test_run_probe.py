@@ -8,12 +8,15 @@ import pandas as pd
 import pytest
 
 from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
+from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
+from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.run.prepare import prepare
+from mse_lab.run.prepare import load, prepare
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import execute
+from mse_lab.run.store import measuring
 
 
 @pytest.fixture(scope="module")
@@ -111,4 +114,8 @@ def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
     restarted = Processes()
     restarted.restarted = True
     assert execute(replace(spec, processes=restarted), fresh=True).finished_before
+    # As another start would find it that had begun to load the model before.
+    start = measuring(load(spec), PromptMeasurement, fresh=False)
+    with pytest.raises(InputError, match="another start has finished it meanwhile"):
+        start.__enter__()
     assert not execute(spec, fresh=True).finished_before
