@@ -112,8 +112,8 @@ def load_settings(location: Location) -> tuple[Location, Any]:
 def load_tokenizer(location: Location, kind: Any) -> Any:
     """Load a checkpoint's tokenizer."""
     tokenizer = _read(location, "the tokenizer", kind)
-    tokenizer.name_or_path = location.name  # For messages, wherever it was read.
     with loading(location, "the tokenizer"):
+        tokenizer.name_or_path = location.name  # For messages, wherever it was read.
         empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
     # Without any file transformers makes an empty tokenizer for some architectures.
     if empty:
