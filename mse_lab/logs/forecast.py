@@ -55,8 +55,9 @@ def _by_model(
 
     law = fit(np.ones(prompts))
     point = [law.zero_variance(size) for size in sizes]
-    draws_BP = rng.multinomial(prompts, np.full(prompts, 1 / prompts), size=DRAWS)
-    laws = [fit(draw_P.astype(float), law) for draw_P in draws_BP]
+    alike_P = np.full(prompts, 1 / prompts)
+    draws = (rng.multinomial(prompts, alike_P).astype(float) for _ in range(DRAWS))
+    laws = [fit(draw_P, law) for draw_P in draws]
     drawn = np.array([[one.zero_variance(size) for size in sizes] for one in laws])
     tail = (1 - level) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)

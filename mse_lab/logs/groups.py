@@ -149,7 +149,8 @@ class Groups:
         """For each distinct reward of a group: the group, and the reward's count."""
         order = np.lexsort((self._levels_N, self.group_N))
         group, levels = self.group_N[order], self._levels_N[order]
-        new = np.r_[True, (np.diff(group) != 0) | (np.diff(levels) > NEAR)]
+        del order  # Of a long log each array takes much.
+        new = np.r_[True, (group[1:] != group[:-1]) | (np.diff(levels) > NEAR)]
         return group[new], np.diff(np.r_[np.flatnonzero(new), len(group)]).astype(float)
 
     @cached_property
@@ -178,7 +179,9 @@ def _number(*keys: Ints) -> Ints:
     codes = np.zeros(len(keys[0]), dtype=np.int64)
     for key in keys:
         values = pd.factorize(key)[0]
-        codes = pd.factorize(codes * (int(values.max(initial=0)) + 1) + values)[0]
+        codes *= int(values.max(initial=0)) + 1
+        codes += values
+        codes = pd.factorize(codes)[0]
     return codes
 
 
