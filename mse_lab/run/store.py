@@ -23,7 +23,7 @@ class Shards(Generic[Measured]):
     def __init__(self, kind: type[Measured], context: RunContext) -> None:
         self._kind: type[Measured] = kind
         self._context = context
-        self._read: dict[Item, Measured] = {}
+        self._read: dict[Item, Measured] = {}  # Each file is read once.
 
     def _file(self, item: Item) -> tuple[Path, str]:
         """Give the path of an item's file, and its origin."""
