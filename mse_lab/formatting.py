@@ -139,33 +139,28 @@ def with_interval(interval: Interval) -> str:
     return _one_end(interval) or " ".join(parts(interval)).rstrip()
 
 
-def percent_parts(interval: Interval) -> tuple[str, str]:
-    """Write a share in percent, and its interval if it has one."""
-    value, low, high = interval
-    if low >= 0 and high <= 1 and high - low > WIDEST:
-        return UNTOLD, ""
-    if 0 < value < high / VAGUE and low >= 0:
-        return f"at most {share(high)}", ""
-    ends = [end for end in interval if math.isfinite(end)]
-    if ends and 0 < max(map(abs, ends)) < LEAST_SHARE:
-        return f"under {100 * LEAST_SHARE:g}%", ""
-    if math.isfinite(value) and not all(map(math.isfinite, interval)):
-        return share(value), ""
-    shown, ends_shown = parts((100 * value, 100 * low, 100 * high), 1, most_decimals=2)
-    if EXPONENT.search(shown):
-        return f"over {MOST_TIMES:,.0f}%", ""
-    return (shown if shown == NONE else f"{shown}%"), ends_shown
-
-
 def percent(interval: Interval) -> str:
     """Write a share in percent with its interval.
 
     >>> percent((0.62, 0.57, 0.69))
     '62% (57 to 69)'
     """
-    if math.isnan(interval[0]):
+    value, low, high = interval
+    if math.isnan(value):
         return "unknown"
-    return " ".join(percent_parts(interval)).rstrip()
+    if low >= 0 and high <= 1 and high - low > WIDEST:
+        return UNTOLD
+    if 0 < value < high / VAGUE and low >= 0:
+        return f"at most {share(high)}"
+    ends = [end for end in interval if math.isfinite(end)]
+    if ends and 0 < max(map(abs, ends)) < LEAST_SHARE:
+        return f"under {100 * LEAST_SHARE:g}%"
+    if math.isfinite(value) and not all(map(math.isfinite, interval)):
+        return share(value)
+    shown, ends_shown = parts((100 * value, 100 * low, 100 * high), 1, most_decimals=2)
+    if EXPONENT.search(shown):
+        return f"over {MOST_TIMES:,.0f}%"
+    return f"{shown}% {ends_shown}".rstrip()
 
 
 def times(interval: Interval) -> str:

@@ -9,7 +9,6 @@ from mse_lab.formatting import (
     UNTOLD,
     number,
     percent,
-    percent_parts,
     share,
     with_interval,
 )
@@ -134,9 +133,14 @@ def _forecast(summary: Summary) -> Part | None:
         used = groups * (1 - forecast.zero_variance.value)
         marks = ["in use"] * (forecast.group_size == size) + ["model"] * forecast.model
         mark = f" ({', '.join(marks)})" if marks else ""
-        percent_of = " ".join(percent_parts(forecast.zero_variance)).strip()
         name = f"G = {forecast.group_size}{mark}"
-        rows.append([name, percent_of, f"{number(used, 2)} of {number(groups, 2)}"])
+        rows.append(
+            [
+                name,
+                percent(forecast.zero_variance),
+                f"{number(used, 2)} of {number(groups, 2)}",
+            ]
+        )
     heads = ["", "zero-variance groups", "groups with a gradient"]
     step = "as a step has" if prompts else "for example"
     said = [f"With {budget:,} completions, {step}, in groups of G:"]
