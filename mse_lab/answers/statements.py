@@ -29,7 +29,7 @@ DRAWS = (
     "is differentiated, scores that depend on the batch, or a reference that does"
 )
 
-# A correlation that explains one hundredth of the variance is not felt.
+# A correlation that explains one hundredth of the variance does not count.
 UNCORRELATED = Test((0.0, 0.0), (-0.1, 0.1), (-0.1, 0.1))
 UNEXPLAINED = Test((-np.inf, 0.0), (-np.inf, 0.01), (-np.inf, 0.01))
 
