@@ -31,8 +31,13 @@ SHORTER = {
     "mse-lab advise smollm2/": "mse-lab plan smollm2/icl --set pool.reference=16 "
     "--set pool.replicate=16 --set group_sizes=[4,8]",
     "mse-lab run smollm2/": "",
-    "mse-lab run my-model.yaml": "mse-lab run my-model.yaml --set pool.reference=64",
+    "mse-lab advise my-model.yaml": "mse-lab advise my-model.yaml --G 8 "
+    "--completions-per-step 1024 --budget 400",
+    "mse-lab run my-model.yaml": "mse-lab run my-model.yaml --set pool.reference=64 "
+    "--set pool.replicate=128",
 }
+# Of the page's Python.
+LONG, SHORT = '"max_new_tokens": 64', '"max_new_tokens": 4'
 
 # What the page's reader has: a model, prompts, and both in memory.
 MODEL = "my-org/my-model"
@@ -123,11 +128,11 @@ def in_a_clone(folder: Path) -> None:
     bench = Bench(folder, "clone")
     shutil.copytree(bench.here / "probes/tiny/base", bench.here / MODEL)
     prompts = (bench.here / "probes/prompts/arithmetic-tiny.jsonl").read_text()
-    some = prompts.splitlines(keepends=True)[:6]
+    some = prompts.splitlines(keepends=True)[:4]
     (bench.here / "my-prompts.jsonl").write_text("".join(some))
     for language, code in blocks((bench.here / "README.md").read_text()):
         if language == "python":
-            (bench.here / "page.py").write_text(IN_MEMORY + code)
+            (bench.here / "page.py").write_text(IN_MEMORY + code.replace(LONG, SHORT))
             bench.type("python page.py")
         if not language:
             bench.type_all(commands(code))

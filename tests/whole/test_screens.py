@@ -6,11 +6,13 @@ before it is committed. What depends on the processor or the hour is masked.
 
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import run_mse
+from mse_lab.commands.cli import EXAMPLES, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 SCREENS = ROOT / "tests/screens"
@@ -56,6 +58,13 @@ def test_a_screen_is_the_one_that_is_kept(name, tmp_path, monkeypatch, capsys):
     if "UPDATE_SCREENS" in os.environ:
         kept.write_text(printed, encoding="utf-8")
     assert printed == kept.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["demo", "help"])
+def test_what_a_screen_proposes_is_understood(name):
+    shown = EXAMPLES if name == "help" else (SCREENS / f"{name}.txt").read_text("utf-8")
+    for line in re.findall(r"^ +mse-lab (.*?)(?:  |$)", shown, re.MULTILINE):
+        assert parse(shlex.split(line)).command in line
 
 
 def test_no_screen_is_kept_that_nobody_types():
