@@ -118,10 +118,10 @@ def leave_out(
     Files that were named one by one (`asked`) hold no evaluation unless the state says so;
     where there is nothing else, evaluations are read.
     """
-    rows, sorts = _rows_of_steps(table), dict[int, str]()
-    for before, step in pairwise([None, *rows]):
-        sorts[step] = _sort(step, state, asked=asked)
-        if before is not None and _repeats(table, rows[before], rows[step]):
+    rows = _rows_of_steps(table)
+    sorts = {step: _sort(step, state, asked=asked) for step in rows}
+    for before, step in pairwise(rows):
+        if _repeats(table, rows[before], rows[step]):
             sorts[step] = "repeated" if sorts[before] == "training" else sorts[before]
     if "training" not in sorts.values() and not asked:
         raise InputError(
