@@ -7,7 +7,7 @@ A value that cannot be written to a results file is refused when it is read.
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,20 @@ def parse_json(raw: str | bytes, where: str) -> dict[str, Any]:
     if isinstance(values, str):
         raise InputError(f"{where}: {values}; repair it")
     return values
+
+
+def step_into(value: Any, key: str) -> Any:
+    """Take a value of a mapping, of a list by its place, or of each mapping in a list.
+
+    >>> [step_into([{"a": 1}, {"a": 2}], key) for key in ("a", "0", "b", "2")]
+    [[1, 2], {'a': 1}, [None, None], None]
+    """
+    if isinstance(value, list) and key.isdecimal():
+        return value[int(key)] if int(key) < len(value) else None
+    if isinstance(value, list):
+        mappings = all(isinstance(one, Mapping) for one in value)
+        return [one.get(key) for one in value] if mappings else None
+    return value.get(key) if isinstance(value, Mapping) else None
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]

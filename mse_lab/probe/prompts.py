@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError, shorten, shown
-from mse_lab.probe.plain_text import fault_of_text, local_path, reading
+from mse_lab.probe.plain_text import fault_of_text, local_path, reading, step_into
 from mse_lab.probe.prompt_templates import Template, load_template
 from mse_lab.probe.schema import Fields, Prompts
 from mse_lab.probe.sources import Row, Source, read_rows
@@ -64,10 +65,7 @@ def look_up(values: Mapping[str, Any], name: str) -> Any:
     """
     if name in values:
         return values[name]
-    found: Any = values
-    for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+    return reduce(step_into, name.split("."), values)
 
 
 def _choose(row: Row, name: str) -> str:

@@ -19,6 +19,7 @@ rewards of several completions is taken apart, a record for each.
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ import pyarrow.compute as pc
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, shown
+from mse_lab.probe.plain_text import step_into
 from mse_lab.probe.rows import Rows, Values
 
 SCHEMA = pa.schema(
@@ -213,16 +215,6 @@ def _refuse_odd(
         raise _fault(place(row), column, flat[at].as_py(), kind.what)
 
 
-def _step_into(value: Any, key: str) -> Any:
-    """Take a value of a mapping, of a list by its place, or of each mapping in a list."""
-    if isinstance(value, list) and key.isdecimal():
-        return value[int(key)] if int(key) < len(value) else None
-    if isinstance(value, list):
-        mappings = all(isinstance(one, Mapping) for one in value)
-        return [one.get(key) for one in value] if mappings else None
-    return value.get(key) if isinstance(value, Mapping) else None
-
-
 def find_column(rows: Rows, name: str) -> Values | None:
     """Give the values of a column; `a.b` is b of what a holds, `a.0` the first."""
     if name in rows.columns:
@@ -230,10 +222,7 @@ def find_column(rows: Rows, name: str) -> Values | None:
     top, *keys = name.split(".")
     if not keys or top not in rows.columns:
         return None
-    values = _listed(rows.columns[top])
-    for key in keys:
-        values = [_step_into(value, key) for value in values]
-    return values
+    return [reduce(step_into, keys, value) for value in _listed(rows.columns[top])]
 
 
 def _listed(values: Values) -> list[Any]:

@@ -50,6 +50,9 @@ def test_columns_inside_others_go_by_dotted_names(tmp_path):
     assert (prompt.id, prompt.text, prompt.category) == ("3", "1 + 1", "easy")
     assert prompt.record["answer"] == 2
     assert prompt.record["reward_model"] == NESTED["reward_model"]
+    turns = write_lines(tmp_path / "t.jsonl", [{**NESTED, "turns": [{"says": "1 + 2"}]}])
+    inside = fields | {"problem": "turns.0.says"}
+    assert load(source=turns, fields=inside, template="none")[0].text == "1 + 2"
     source = write_lines(tmp_path / "p.jsonl", [{**NESTED, "q.text": "plain"}])
     assert load(source=source, fields=fields, template="none")[0].text == "plain"
 
