@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.results.files import write_output
+from mse_lab.results.files import MAKER, write_output
 
 SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -169,9 +169,13 @@ def figure_bytes(compose: Callable[[], Figure], kind: str, *, dark: bool = False
     `svg`.
     """
     buffer = io.BytesIO()
-    dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+    marked = {
+        "png": {"Software": MAKER},
+        "pdf": {"Creator": MAKER, "CreationDate": None},
+        "svg": {"Creator": MAKER, "Date": None},
+    }[kind]
     with mpl.rc_context(RC | (DARK if dark else {})):
-        compose().savefig(buffer, format=kind, dpi=300, metadata=dated)
+        compose().savefig(buffer, format=kind, dpi=300, metadata=marked)
     return buffer.getvalue()
 
 

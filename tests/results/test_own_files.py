@@ -76,7 +76,9 @@ def test_a_figure_replaces_a_figure_and_no_other(tmp_path, suffix):
     path = tmp_path / f"mine{suffix}"
     save_figure(Figure, path)
     save_figure(Figure, path)
-    path.write_text(OWN)
+    # Somebody's, by the same library.
+    Figure().savefig(path)
+    own = path.read_bytes()
     with pytest.raises(InputError, match="is somebody's own"):
         save_figure(Figure, path)
-    assert path.read_text() == OWN
+    assert path.read_bytes() == own
