@@ -86,8 +86,8 @@ class MSECallback(TrainerCallback):
         every: Steps between measurements, of which the first is before the first step.
         regret: How much more than the best size the one in use may cost.
         budget: The most completions of a measurement. The default is `share` of those that
-            the training draws in all, but at least those of the first look: 48 prompts of
-            8 completions.
+            the training draws in all, but at least those of the first look: 32 prompts of
+            12 completions.
         share: The share of the training's time that measurements after the first may take;
             one that would exceed it is left out.
 

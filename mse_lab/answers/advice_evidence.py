@@ -1,7 +1,7 @@
 """Evidence: prompts that were measured, where they come from, and what is asked of them.
 
 A finished run and few completions of each prompt are one record. They differ in how ratios
-of costs are bounded: by intervals, or by a confidence sequence that holds at all looks.
+of costs are bounded: at one look, or at all looks together.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from mse_lab.answers.trainer_settings import name_estimator
 from mse_lab.arrays import Floats
-from mse_lab.mse.bounds import Bound, bound_by_intervals, bound_by_sequence
+from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.regime import Regime, find_regime, measure_norm_ratio, measure_norm_ratios
@@ -97,8 +97,8 @@ class Evidence:
 
     def bound(self, prompts: int | None = None) -> Bound:
         """Bound ratios of costs, by the prompts at hand or as if there were so many."""
-        bound = bound_by_sequence if self.drawn else bound_by_intervals
-        return bound(self.table, self.level, prompts)
+        looked = self.drawn is not None
+        return bound_ratios(self.table, self.level, looked=looked, prompts=prompts)
 
     @cached_property
     def ruling(self) -> Ruling:

@@ -6,6 +6,7 @@ multiplied by 4,000). So the least reward is taken off first, which changes neit
 deviation nor a spread, and leaves exact zeros where max == min.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -35,6 +36,16 @@ class Groups:
     norms2_PRG: Floats
     value_P: Floats
     best_constant_PR: Floats
+
+
+def two_values(rewards: Iterable[Floats]) -> tuple[float, float] | None:
+    """Find the two values that all rewards have, ascending; None for others than two.
+
+    >>> two_values([np.array([1.0, -1.0]), np.array([-1.0])])
+    (-1.0, 1.0)
+    """
+    found = np.unique(np.concatenate([one.ravel() for one in rewards]))
+    return (float(found[0]), float(found[1])) if len(found) == 2 else None
 
 
 def is_binary(rewards: Floats) -> bool:

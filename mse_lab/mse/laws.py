@@ -9,7 +9,8 @@ with equality: g_hat_GRPO = g_hat_oracle - (1/(G(G-1))) sum_{i != j} W_i (Z_j - 
 parts are uncorrelated, and the second has mean squared norm zeta / (G(G-1)). This is
 Theorem 2 of arXiv 2603.01162 with its O() made an equality.
 
-For rewards in {0, 1} four numbers give the law of every reward-only, group-local estimator.
+For rewards of two values, made 0 and 1 by a shift and a factor, four numbers give the law
+of every reward-only, group-local estimator.
 With p = V, m1 = E[||W||^2 | Z=1], m0 = E[||W||^2 | Z=0], gamma = ||g||^2 and c ~ Bin(G, p)
 right completions in a group, the means of the scores of right and of wrong completions are
 g/p and -g/(1-p). So with the sums s1(c), s0(c) of the weights of the right and of the wrong
@@ -59,6 +60,11 @@ LAWS: dict[str, Callable[[Moments, int], Floats]] = {
 }
 
 
+# The reward of a wrong completion, and of a right one.
+Values = tuple[float, float]
+WRONG_RIGHT = (0.0, 1.0)
+
+
 class Law(NamedTuple):
     """The law of an estimator whose mean is slope(x) g(x), for each prompt."""
 
@@ -88,10 +94,10 @@ class _Coefficients(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _weight_sums(estimator: Estimator, size: int) -> _Sums:
+def _weight_sums(estimator: Estimator, size: int, values: Values) -> _Sums:
     rewards = np.tri(size + 1, size, -1)
     groups = Groups(
-        rewards_PRG=rewards[None],
+        rewards_PRG=np.where(rewards, values[1], values[0])[None],
         lengths_PRG=np.ones((1, size + 1, size), dtype=np.int64),
         norms2_PRG=np.ones((1, size + 1, size)),
         value_P=np.zeros(1),
@@ -149,49 +155,63 @@ def _coefficients(
 
 @lru_cache(maxsize=1024)
 def _by_count(
-    estimator: Estimator, size: int, trials: int, counts: Sequence[int], used: int = 0
+    law: "BinaryLaw", trials: int, counts: Sequence[int], used: int = 0
 ) -> _Coefficients:
     chances = partial(_hypergeometric, trials, counts)
-    return _coefficients(_weight_sums(estimator, size), size, chances, used)
+    return _coefficients(law.sums, law.size, chances, used)
 
 
 @dataclass(frozen=True)
 class BinaryLaw:
-    """The law of one estimator at one group size G >= 2, for rewards 0 and 1."""
+    """The law of one estimator at one group size G >= 2, for rewards of two values."""
 
     estimator: Estimator
     size: int
+    values: Values = WRONG_RIGHT
+
+    @property
+    def sums(self) -> _Sums:
+        """Sums over a group's weights."""
+        return _weight_sums(self.estimator, self.size, self.values)
+
+    @property
+    def span(self) -> float:
+        """A right completion's reward less a wrong one's."""
+        return self.values[1] - self.values[0]
 
     def knows_mean(self, moments: Moments) -> bool:
         """Whether the moments give the law without bias: by G + 3 completions or more."""
         return not 0 < np.min(moments.value_trials) < self.size + 3
+
+    def _share(self, value: Floats) -> Floats:
+        """The chance of being right, by the mean reward."""
+        return (value - self.values[0]) / self.span
 
     def _of_one_pool(self, moments: OnePoolMoments) -> _Coefficients:
         """Coefficients where prompts, (P,), have completions of their own number."""
         if not self.knows_mean(moments):
             raise ValueError(f"give {self.size + 3} completions or more of each prompt")
         trials_P = np.broadcast_to(moments.value_trials, moments.value.shape).astype(int)
-        right_P = np.rint(moments.value * trials_P).astype(int)
+        right_P = np.rint(self._share(moments.value) * trials_P).astype(int)
         rows = np.empty((len(_Coefficients._fields), *trials_P.shape))
         for trials in np.unique(trials_P).tolist():
             at = trials_P == trials
-            counts = range(trials + 1)
-            columns = _by_count(self.estimator, self.size, trials, counts, used=1)
+            columns = _by_count(self, trials, range(trials + 1), used=1)
             rows[:, at] = np.array(columns)[:, right_P[at]]
         return _Coefficients(*rows)
 
     def _coefficients(self, moments: Moments) -> _Coefficients:
         trials = int(moments.value_trials)
         values, index_P = moments.distinct_values
+        values = self._share(values)
         if not (trials and self.knows_mean(moments)):
-            sums = _weight_sums(self.estimator, self.size)
-            by_value = _coefficients(sums, self.size, _independent(values))
+            by_value = _coefficients(self.sums, self.size, _independent(values))
         else:
             counts: Sequence[int] = tuple(np.rint(values * trials).astype(int).tolist())
             if trials < MOST_COUNTS:
                 # All possible counts, so that every draw of the noise shares one table.
                 counts, index_P = range(trials + 1), np.array(counts)[index_P]
-            by_value = _by_count(self.estimator, self.size, trials, counts)
+            by_value = _by_count(self, trials, counts)
         return _Coefficients(*(column[index_P] for column in by_value))
 
     def __call__(self, moments: Moments) -> Law:
@@ -200,9 +220,10 @@ class BinaryLaw:
             law = self._of_one_pool(moments)
         else:
             law = self._coefficients(moments)
-        right, wrong = moments.reward_norm2, moments.norm2 - moments.reward_norm2
-        second = law.right * right + law.wrong * wrong + law.gradient * moments.gradient2
-        return Law(second, law.slope, law.own_slope)
+        right = (moments.reward_norm2 - self.values[0] * moments.norm2) / self.span
+        wrong, gradient2 = moments.norm2 - right, moments.gradient2 / self.span**2
+        second = law.right * right + law.wrong * wrong + law.gradient * gradient2
+        return Law(second, law.slope / self.span, law.own_slope / self.span)
 
 
 def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
@@ -216,18 +237,20 @@ def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
 
 
 def find_law(
-    estimator: Estimator, size: int, *, binary: bool
+    estimator: Estimator, size: int, *, binary: bool, values: Values = WRONG_RIGHT
 ) -> Callable[[Moments], Law] | None:
     """Find an estimator's exact law at group size G, a function of the prompts' moments.
 
     None where it has none: its weights depend on lengths, norms, the value or other
-    prompts, or rewards are not `binary`, all 0 or 1.
+    prompts, or rewards are not `binary`, each one of the two `values`.
     """
     if estimator.name in LAWS:
         return _scaled(estimator.name, size, 1.0)
     if estimator.name == "centred":
         return _scaled("grpo", size, (size - 1) / size)
     four_numbers = estimator.reward_only and estimator.group_local
+    if estimator.binary and values != WRONG_RIGHT:
+        return None
     if binary and size >= 2 and four_numbers and not estimator.knows_value:
-        return BinaryLaw(estimator, size)
+        return BinaryLaw(estimator, size, values)
     return None

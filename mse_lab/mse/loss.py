@@ -37,7 +37,7 @@ import numpy as np
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.constants import Constants, mse_times_budget
-from mse_lab.mse.laws import BinaryLaw, find_law
+from mse_lab.mse.laws import BinaryLaw
 from mse_lab.mse.prompt_samples import raise_to_zero
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.probe.schema import EstimatorEntry
@@ -158,15 +158,22 @@ def law_directions(
     table: PromptTable, estimator: Estimator, sizes: Sequence[int]
 ) -> dict[int, Direction]:
     """Find directions by the law of an estimator of the rewards alone; {} without one."""
-    moments, directions = table.moments, {}
+    kept: dict[tuple[Estimator, int], Direction | None] = table.kept
     for size in sizes:
-        law = find_law(estimator, size, binary=table.binary)
-        known = not isinstance(law, BinaryLaw) or law.knows_mean(moments)
-        if law is not None and known and size >= max(estimator.smallest_group, 2):
-            mean = law(moments)
-            noise_P = mean.second - mean.slope**2 * moments.gradient2
-            directions[size] = find_direction(table, mean.slope, noise_P)
-    return directions
+        if (estimator, size) not in kept:
+            kept[estimator, size] = _law_direction(table, estimator, size)
+    found = {size: kept[estimator, size] for size in sizes}
+    return {size: one for size, one in found.items() if one is not None}
+
+
+def _law_direction(table: PromptTable, estimator: Estimator, size: int) -> Direction | None:
+    moments, law = table.moments, table.find_law(estimator, size)
+    known = not isinstance(law, BinaryLaw) or law.knows_mean(moments)
+    if law is None or not known or size < max(estimator.smallest_group, 2):
+        return None
+    mean = law(moments)
+    noise_P = mean.second - mean.slope**2 * moments.gradient2
+    return find_direction(table, mean.slope, noise_P)
 
 
 # Costs of sizes over samples of prompts, (S,).

@@ -226,3 +226,9 @@ def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) 
         )
         total += first @ second.T
     return total
+
+
+def squared_norm(vector_D: NDArray[Any]) -> float:
+    """Sum a vector's squares in float64."""
+    parts = (vector_D[at : at + CHUNK] for at in range(0, len(vector_D), CHUNK))
+    return float(sum(np.square(part, dtype=np.float64).sum() for part in parts))

@@ -23,6 +23,8 @@ from typing import Any, Self
 import numpy as np
 
 from mse_lab.arrays import Floats, divide
+from mse_lab.estimators import Estimator
+from mse_lab.estimators.groups import two_values
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
 from mse_lab.mse.constants import POSITIVE, Constants, find_constants
 from mse_lab.mse.decomposition import without_diagonal
@@ -34,6 +36,7 @@ from mse_lab.mse.intervals import (
     falling,
     half_width,
 )
+from mse_lab.mse.laws import WRONG_RIGHT, Law, Values, find_law
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_samples import PromptSamples, count_carriers, jackknife
@@ -60,6 +63,7 @@ class PromptTable:
     products_PP: Floats  # <g(x), g(x')> of different prompts; zero on the diagonal.
     gradient_noise_P: Floats  # Standard error of each ||g(x)||^2, by its completions alone.
     binary: bool  # Whether all rewards are 0 or 1.
+    values: Values | None = None  # The two values of rewards of other two; None for more.
     halves: tuple[Halves, ...] = ()  # By half its completions, where the prompts are a set.
     size: float = math.inf  # How many prompts there are in all.
     bootstrap: Bootstrap | None = None  # What draws intervals; None for the jackknife.
@@ -75,6 +79,7 @@ class PromptTable:
             products_PP=without_diagonal(pools.between_PP),
             gradient_noise_P=noise_of_all(pools),
             binary=pools.binary,
+            values=two_values([pools.rewards_PN, pools.reference_rewards_PN]),
             halves=() if size == math.inf else tuple(halves_of_pools(pools, moments)),
             size=size,
             bootstrap=bootstrap,
@@ -88,9 +93,22 @@ class PromptTable:
             products_PP=without_diagonal(samples.gradient_products_PP),
             gradient_noise_P=samples.gradient_noise_P,
             binary=samples.binary,
+            values=two_values(samples.rewards),
             halves=() if size == math.inf else tuple(halves_of_samples(samples)),
             size=size,
         )
+
+    def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
+        """Find an estimator's law at a group size for these rewards; None without one."""
+        values = WRONG_RIGHT if self.binary else self.values
+        return find_law(
+            estimator, size, binary=values is not None, values=values or WRONG_RIGHT
+        )
+
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What was worked out by these prompts, whatever is asked of them."""
+        return {}
 
     @property
     def prompts(self) -> int:

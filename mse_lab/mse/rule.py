@@ -22,9 +22,9 @@ import numpy as np
 from mse_lab.arrays import Floats
 from mse_lab.estimators import find_estimator
 from mse_lab.formatting import with_interval
-from mse_lab.mse.bounds import Bound, Priced, bound_by_sequence
+from mse_lab.mse.bounds import Bound, Priced, bound_ratios
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.laws import BinaryLaw, find_law
+from mse_lab.mse.laws import BinaryLaw
 from mse_lab.mse.loss import (
     CONSTANT,
     GRPO_TYPE,
@@ -200,7 +200,7 @@ def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
     A set of prompts that are all measured has no others, so few may carry it. Where the
     carriers do not suffice for a number, the action is said alone.
     """
-    bound = bound_by_sequence(table, question.level)
+    bound = bound_ratios(table, question.level, looked=True)
     ruling = rule(find_ratios(price_sizes(table, question), bound), question)
     if table.size == table.prompts or table.effective_prompts >= CARRIERS_OF_A_NUMBER:
         return ruling
@@ -266,6 +266,6 @@ def _is_awaited(table: PromptTable, question: Question, awaited: int) -> bool:
     entry = without_batch(question.estimator or "")
     if not entry or entry in CONSTANT:
         return False
-    law = find_law(find_estimator(entry), question.present, binary=table.binary)
+    law = table.find_law(find_estimator(entry), question.present)
     trials = int(np.min(table.moments.value_trials))
     return isinstance(law, BinaryLaw) and trials < question.present + 3 <= awaited

@@ -26,7 +26,7 @@ from mse_lab.mse.one_pool import (
     gradient_terms,
     sample_moments,
 )
-from mse_lab.mse.pools import inner_products
+from mse_lab.mse.pools import inner_products, squared_norm
 
 Blocks = tuple[PromptSample, ...]
 
@@ -105,7 +105,7 @@ class Samples:
     @cached_property
     def binary(self) -> bool:
         """Whether all rewards are 0 or 1."""
-        return all(map(is_binary, self.rewards))
+        return is_binary(np.concatenate(self.rewards))
 
     @property
     def reward_variance_P(self) -> Floats:
@@ -146,22 +146,22 @@ class Samples:
         moments["gradient2"] += self._between_blocks_P
         return OnePoolMoments(**moments)
 
+    @cached_property
+    def _shares(self) -> list[Floats]:
+        """The shares of each prompt's blocks."""
+        return np.split(self._shares_Q, np.cumsum([len(each) for each in self.blocks])[:-1])
+
     @property
     def _between_blocks_P(self) -> Floats:
         """sum_{r != s} w_r w_s <g_hat_r, g_hat_s>."""
         products_P = np.zeros(self.prompts)
-        for prompt, (blocks, mean_D) in enumerate(
-            zip(self.blocks, self._gradients, strict=True)
+        for prompt, (blocks, shares) in enumerate(
+            zip(self.blocks, self._shares, strict=True)
         ):
-            if len(blocks) == 1:
-                continue
-            shares = self._shares_Q[self._prompt_Q == prompt]
-            weighted = [
-                share * block.gradient_D
-                for share, block in zip(shares, blocks, strict=True)
-            ]
-            own = sum(inner_products([part], [part]).item() for part in weighted)
-            products_P[prompt] = inner_products([mean_D], [mean_D]).item() - own
+            if len(blocks) > 1:
+                norms2 = [squared_norm(block.gradient_D) for block in blocks]
+                products_P[prompt] = squared_norm(self._gradients[prompt])
+                products_P[prompt] -= shares**2 @ norms2
         return products_P
 
     @cached_property
@@ -169,12 +169,8 @@ class Samples:
         return [
             each[0].gradient_D
             if len(each) == 1
-            else np.average(
-                [one.gradient_D for one in each],
-                axis=0,
-                weights=[one.completions for one in each],
-            )
-            for each in self.blocks
+            else shares @ np.stack([one.gradient_D for one in each])
+            for each, shares in zip(self.blocks, self._shares, strict=True)
         ]
 
     @cached_property

@@ -18,7 +18,7 @@ from mse_lab.report.rendering import Part, as_markdown, as_text
 from mse_lab.report.run_screen import say_mismatch
 
 # The first look of `advise`: prompts, and completions of each.
-FIRST_PROMPTS, FIRST_COMPLETIONS = 48, 8
+FIRST_PROMPTS, FIRST_COMPLETIONS = 32, 12
 
 # Characters of a reward function's name in the table.
 NAME = 28

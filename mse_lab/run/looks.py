@@ -1,12 +1,11 @@
 """Looks: at which numbers of prompts, and of completions of each, an answer is sought.
 
-Prompts come in a random order, for a set may be sorted by difficulty. The first look is at
-many prompts with few completions each, so that prompts of a rare kind are among them. The
+Prompts come in a random order, for a set may be sorted by difficulty. At the first look
+each has just enough completions for the law of a loss in groups of 8, TRL's default. The
 next one has the completions that cost least in the long run, and then the number of prompts
-grows by half from look to look: an interval that is looked at this often keeps its level
-(Chow and Robbins 1965). Once all prompts are measured, each look adds a block to each
-prompt, half as many completions as it has. Products between blocks come from the blocks'
-gradients.
+grows by half from look to look: so often `mse/bounds.py` allows for. Once all prompts are
+measured, each look adds a block to each prompt, half as many completions as it has.
+Products between blocks come from the blocks' gradients.
 
 The number of completions at the first look does not depend on the time that they take, or
 else the same probe would give other numbers on a busy machine.
@@ -20,8 +19,9 @@ from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.probe.streams import stream
 from mse_lab.run.loop import Batch, Item
 
-# Prompts of the first look, and completions of each: `results/stopping/splits.csv`.
-FIRST_PROMPTS, FIRST_COMPLETIONS = 48, 8
+# Prompts of the first look, and completions of each; and prompts of the second one.
+FIRST_PROMPTS, FIRST_COMPLETIONS = 32, 12
+SECOND_PROMPTS = 48
 
 # Completions of each prompt from the second look on. With fewer the kernels are noisy and
 # the best size is biased; beyond them, further prompts are worth more.
@@ -47,6 +47,12 @@ def _by_half(first: int) -> Iterator[int]:
         first += first // 2
 
 
+def _prompts_of_looks() -> Iterator[int]:
+    """Count the prompts of each look while there are more."""
+    yield FIRST_PROMPTS
+    yield from _by_half(SECOND_PROMPTS)
+
+
 class Look(NamedTuple):
     """One look: what has been drawn when the answer is sought."""
 
@@ -61,10 +67,8 @@ class Look(NamedTuple):
     def blocks(self, place: int) -> list[range]:
         """The blocks of the prompt at a place of the order; a later look only adds blocks.
 
-        A prompt that the first look has not has no block as small as that look's.
-
         >>> Look(60, 50).blocks(0)
-        [range(0, 8), range(8, 16), range(16, 24), range(24, 36), range(36, 50)]
+        [range(0, 12), range(12, 16), range(16, 24), range(24, 36), range(36, 50)]
         >>> Look(60, 24).blocks(50)
         [range(0, 16), range(16, 24)]
         """
@@ -89,7 +93,7 @@ class Look(NamedTuple):
         """
         alike: dict[tuple[int, ...], list[Item]] = {}
         for place, items in enumerate(self.items(order)):
-            look = sum(1 for _ in takewhile(place.__ge__, _by_half(FIRST_PROMPTS)))
+            look = sum(1 for _ in takewhile(place.__ge__, _prompts_of_looks()))
             for index, *block in items:
                 key = (look, lengths[index], *block)
                 alike.setdefault(key, []).append((index, *block))
@@ -114,8 +118,9 @@ def keyed_order(seed: int, ids: Sequence[str]) -> list[int]:
 
 def _growing(prompts: int) -> Iterator[Look]:
     """List looks at more and more prompts, then at more and more completions of all."""
-    yield Look(min(FIRST_PROMPTS, prompts), FIRST_COMPLETIONS)
-    for count in takewhile(lambda count: count < prompts, _by_half(FIRST_PROMPTS)):
+    counts = _prompts_of_looks()
+    yield Look(min(next(counts), prompts), FIRST_COMPLETIONS)
+    for count in takewhile(lambda count: count < prompts, counts):
         yield Look(count, COMPLETIONS)
     for each in islice(_by_half(COMPLETIONS), FURTHER_LOOKS):
         yield Look(prompts, each)
@@ -137,7 +142,7 @@ def looks(prompts: int, budget: int | None = None) -> Iterator[Look]:
     >>> [look.drawn for look in looks(60, 1000)]
     [384, 768, 960]
     >>> [tuple(look) for look in looks(20, 500)]
-    [(20, 8), (20, 16), (20, 24)]
+    [(20, 12), (20, 16), (20, 24)]
     """
     before = Look(0, FIRST_COMPLETIONS)
     for look in _growing(prompts):

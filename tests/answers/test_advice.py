@@ -312,11 +312,11 @@ PROBE = parse_probe({"model": {"path": "none"}, "prompts": {"source": "none"}}, 
 
 @pytest.mark.parametrize(
     ("rewards", "completions", "of_loss"),
-    [((0, 1), 16, True), ((0, 2), 16, False), ((0, 1), 8, False)],
-    ids=["binary", "graded", "too few"],
+    [((0, 1), 16, True), ((-1, 1), 16, True), ((0, 1), 8, False)],
+    ids=["binary", "two values", "too few"],
 )
 def test_samples_and_their_law(rewards, completions, of_loss):
-    """TRL's loss at 8 is known from 11 completions of rewards 0 and 1 on."""
+    """TRL's loss at 8 is known from 11 completions of rewards of two values on."""
     rng = np.random.default_rng(0)
     design = population(np.random.default_rng(1))
     low, high = rewards

@@ -6,9 +6,10 @@ Prompts are drawn from populations whose constants are known, as `advise` looks 
 until the verdict on TRL's defaults (groups of 8, grpo-std) is to keep or to change the
 size, or 6,496 completions are spent. What is said then is held against the exact costs of
 the loss that it is said of, at N = 64 and 1,024 completions a step, and where N is unknown
-(0). `results/stopping/verdicts.csv` has a row for each population and N; one that is there
-with as many runs is left as it is, unless it is named. `--quick` makes twenty runs of each
-and writes nothing. Columns, in percent of the runs unless another unit is given:
+(0); one draw serves all three. `results/stopping/verdicts.csv` has a row for each
+population and N; those that are there with as many runs are left as they are, unless they
+are named. `--quick` makes twenty runs of each and writes nothing. Columns, in percent of
+the runs unless another unit is given:
 
     of_loss       judged by the law of the user's loss, else by GRPO-type's error
     regret        what G = 8 costs beyond the best size, in truth, steps or completions
@@ -26,7 +27,7 @@ import argparse
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,20 +120,25 @@ def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
 
 
 def run_until(
-    case: Case, rng: np.random.Generator, completions: float = 0
-) -> tuple[Ruling, int]:
-    """Draw prompts until there is a verdict or no more look; give it, and how many."""
-    whole, question = case.whole, Question(completions=completions)
+    case: Case, rng: np.random.Generator, steps: Sequence[float] = STEPS
+) -> dict[float, tuple[Ruling, int]]:
+    """Draw prompts until there is a verdict at each N or no more look; and how many."""
+    whole, found, left = case.whole, {}, set(steps)
     if case.size < math.inf:
         index = rng.permutation(whole.prompts)
     else:
         index = rng.integers(0, whole.prompts, BUDGET // COMPLETIONS)
     for blocks in draw_looks(choose(whole, index), rng):
-        table = PromptTable.of_samples(Samples.of(blocks), case.size)
-        decision = decide(table, question, awaited=COMPLETIONS)
-        if decision.stop:
+        samples = Samples.of(blocks)
+        table = PromptTable.of_samples(samples, case.size)
+        for completions in sorted(left):
+            question = Question(completions=completions)
+            decision = decide(table, question, awaited=COMPLETIONS)
+            found[completions] = decision.ruling, samples.completions
+            left -= {completions} if decision.stop else set()
+        if not left:
             break
-    return decision.ruling, Samples.of(blocks).completions
+    return found
 
 
 def percent(truths) -> str:
@@ -170,14 +176,17 @@ def row_of(name: str, completions: int, told: list[Told]) -> dict[str, object]:
     }
 
 
-def measure(name: str, completions: int, runs: int) -> dict[str, object]:
-    """Measure a population at N completions a step: make its row."""
-    case, rng, told = VERDICTS[name], np.random.default_rng(0), []
-    exact = exact_costs(case.whole, completions)
-    for _ in range(runs):
-        ruling, drawn = run_until(case, rng, completions)
-        told.append(Told(ruling, drawn, exact[ruling.of_loss]))
-    return row_of(name, completions, told)
+def measure(name: str, runs: int) -> list[dict[str, object]]:
+    """Measure a population at each N: make its rows."""
+    case, rng = VERDICTS[name], np.random.default_rng(0)
+    exact = {steps: exact_costs(case.whole, steps) for steps in STEPS}
+    found = [run_until(case, rng) for _ in range(runs)]
+    rows = []
+    for steps in STEPS:
+        ends = [one[steps] for one in found]
+        told = [Told(*end, exact[steps][end[0].of_loss]) for end in ends]
+        rows.append(row_of(name, steps, told))
+    return rows
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -211,15 +220,12 @@ def main() -> None:
     """Measure what is named, or what the table lacks."""
     asked = parse()
     runs, table = QUICK if asked.quick else asked.runs, read(TABLE)
-    measured = table[table.runs.astype(int) >= runs]
-    done = {*zip(measured.design, measured.completions_per_step.astype(int), strict=True)}
+    done = set(table[table.runs.astype(int) >= runs].design)
     done = set() if asked.fresh or asked.quick or asked.names else done
-    cells = [(name, steps) for name in asked.names or VERDICTS for steps in STEPS]
+    todo = [name for name in asked.names or VERDICTS if name not in done]
     with ProcessPoolExecutor() as processes:
-        todo = [
-            processes.submit(measure, *cell, runs) for cell in cells if cell not in done
-        ]
-        for row in (one.result() for one in as_completed(todo)):
+        started = [processes.submit(measure, name, runs) for name in todo]
+        for row in (row for one in as_completed(started) for row in one.result()):
             print(*row.values(), sep=" | ", flush=True)
             if not asked.quick:
                 replace_row(TABLE, row)

@@ -48,6 +48,25 @@ def test_law_is_the_enumerated_one(exact, name, size):
     np.testing.assert_allclose(mse, exact.mse(estimator, size), rtol=1e-9)
 
 
+@pytest.mark.parametrize("values", [(-1.0, 0.0), (-1.0, 1.0), (0.1, 1.1)], ids=str)
+@pytest.mark.parametrize("name", ["vanilla", "grpo-std", "median", "maxrl"])
+def test_law_of_rewards_of_two_values_is_the_enumerated_one(exact, name, values):
+    """Whatever the two are; what needs 0 and 1 has no law."""
+    low, high = values
+    other = replace(exact, rewards=low + (high - low) * exact.rewards)
+    estimator, size = ESTIMATORS[name], 4
+    law = find_law(estimator, size, binary=True, values=values)
+    if estimator.binary:
+        assert law is None
+        return
+    found = law(other.moments())
+    np.testing.assert_allclose(
+        found.slope[0] * other.gradient, other.mean_estimate(estimator, size), atol=1e-9
+    )
+    mse = found.second[0] - (2 * found.slope[0] - 1) * other.gradient @ other.gradient
+    np.testing.assert_allclose(mse, other.mse(estimator, size), rtol=1e-9)
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0])
 @pytest.mark.parametrize("name", WITH_LAW)
 def test_certain_prompts_need_no_limit(name, value):

@@ -78,6 +78,21 @@ def test_costs_of_trls_default_near_the_exact_ones(completions):
         assert exact[2] > 1.05 * exact[8] > 1.2 * exact[4]
 
 
+@pytest.mark.parametrize("values", [(-1.0, 0.0), (-1.0, 1.0)], ids=str)
+@pytest.mark.parametrize("few", [False, True], ids=["a run", "few completions"])
+def test_rewards_of_two_values_have_the_costs_of_0_and_1(values, few):
+    """What divides by their spread is the same vector, up to the eps: to 0.1%."""
+    plain, costs = population(np.random.default_rng(1)), {}
+    for low, high in ((0.0, 1.0), values):
+        rng = np.random.default_rng(0)
+        design = choose(plain, np.arange(40))
+        design = replace(design, reward_PC=low + (high - low) * design.reward_PC)
+        drawn = Samples.of(design.sample(rng, 16)) if few else design.draw(rng, 256, 2, 16)
+        found = costs_of_loss(table_of(drawn), DEFAULT.estimator, 8, [4, 8], 0)
+        costs[low, high] = found[4][0] / found[8][0]
+    assert costs[values] == pytest.approx(costs[0, 1], rel=1e-3)
+
+
 def test_a_loss_without_a_law_has_no_cost():
     table = replace(ExactTable.of(make_design(np.random.default_rng(0), 8)), binary=False)
     assert find_aims(table, {"name": "grpo-std", "eps": 1e-4}, [4]) == {}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mse_lab.mse import rule as rules
-from mse_lab.mse.bounds import Priced, bound_by_intervals
+from mse_lab.mse.bounds import Priced, bound_ratios
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
@@ -187,7 +187,7 @@ def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
         "unknown": price_sizes(table, Question(None)),
     }
     assert {name for name, (loss, _) in found.items() if loss} == {"binary"}
-    bound = bound_by_intervals(table, LEVEL)
+    bound = bound_ratios(table, LEVEL, looked=False)
     assert find_ratios(found["binary"], bound).of_loss
     fallen_back = find_ratios(found["graded"], bound)
     assert not fallen_back.of_loss

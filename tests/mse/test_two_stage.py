@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mse.test_bounds import regrets
-from mse_lab.mse.bounds import bound_by_sequence, fewest_seen, sequence_radius
+from mse_lab.mse.bounds import bound_ratios, fewest_seen
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.two_stage import half_by_half, halves_of_samples, noises_of
 from populations import choose, exact, exact_best, population, table_of
@@ -85,7 +85,7 @@ def test_the_variance_has_two_stages(design, prompts):
 
 def bounds_of(samples, size):
     table = table_of(samples, size=size)
-    return regrets(table, bound_by_sequence(table, LEVEL))
+    return regrets(table, bound_ratios(table, LEVEL, looked=True))
 
 
 def covered(draw, truths, runs=40):
@@ -121,36 +121,11 @@ def test_intervals_hold_for_the_set(design, how):
         assert held["larger"] >= 33
 
 
-def test_the_sequence_holds_at_all_looks_at_a_set():
-    """Of 2,000 runs 5% leave it; by the time of a larger population's prompts more do.
-
-    60 prompts, a variance of 1 between them and of 4 of each draw; looks at more prompts,
-    then at more draws. Beyond 6.5% lies three times a standard error.
-    """
-    rng, runs, size = np.random.default_rng(0), 2000, 60
-    value = rng.standard_normal((runs, size))
-    apart = value - value.mean(1, keepdims=True)
-    spread2, noise = apart.var(1, ddof=1), 2 * rng.standard_normal((runs, size, 36))
-    outside, plain = np.zeros((2, runs), dtype=bool)
-    for prompts, draws in [
-        (24, 1),
-        (24, 2),
-        (36, 2),
-        (54, 2),
-        *((60, 2 + 3 * k) for k in range(12)),
-    ]:
-        error = (apart + noise[..., :draws].mean(-1))[:, :prompts].mean(1)
-        variance = (1 / prompts - 1 / size) * spread2 + 4 / draws / prompts
-        time = (spread2 + 4) / variance
-        reach = np.sqrt(time * variance) * sequence_radius(time, LEVEL)
-        outside |= abs(error) > reach
-        plain |= abs(error) > 2 * np.sqrt(variance)
-    assert outside.mean() < 0.065
-    assert plain.mean() > 0.12
-
-
 def test_bounds_of_a_set_are_true_and_narrow(design):
-    """At n = P and 64 completions, where those of a larger population are wider."""
+    """At n = P and 64 completions, where those of a larger population are wider.
+
+    Each is false in 1% of runs: of 60 more than three are as rare as 1 in 300.
+    """
     moments, between = design.moments(), exact(design)[0]
     cost = {
         size: between * size
@@ -158,14 +133,15 @@ def test_bounds_of_a_set_are_true_and_narrow(design):
         + moments.zeta.mean() / (size - 1)
         for size in (2, 3, 4, 6, 8, 16)
     }
-    rng = np.random.default_rng(5)
+    rng, false = np.random.default_rng(5), 0
     for _ in range(10):
         samples = drawn(design, rng, SET, blocks=8)
         bounds, larger = (bounds_of(samples, size) for size in (SET, math.inf))
         for size, own in cost.items():
-            assert own / min(cost.values()) - 1 <= bounds[size] + 1e-9
+            false += own / min(cost.values()) - 1 > bounds[size]
             assert bounds[size] < larger[size]
-        assert bounds[16] < 0.9 * larger[16]
+        assert bounds[16] < 0.95 * larger[16]
+    assert false <= 3
 
 
 def test_no_more_prompts_are_feared_than_are_left(design):

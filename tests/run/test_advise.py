@@ -57,14 +57,14 @@ def measure(probe, tmp_path, monkeypatch):
 
 
 def test_it_goes_on_until_a_look_says_stop(measure, capsys):
-    """At eight completions rewards differ within one prompt, and nothing is decided."""
+    """At twelve completions rewards differ within one prompt, and nothing is decided."""
     decide, seen = deciding(False, False, True)
     found = measure(decide)
     assert seen == [(5, 16), (5, 24), (5, 36)]
     assert look_of(found) == (5, 36)
     assert found.stopped == "regret"
     blocks = list(chain(*found.prompts))
-    assert [block.completions for block in found.prompts[0]] == [8, 8, 8, 12]
+    assert [block.completions for block in found.prompts[0]] == [12, 4, 8, 12]
     assert all(block.differentiated <= 32 for block in blocks)
     assert [check.ok for check in found.checks] == [True, True]
     lines = capsys.readouterr().err.splitlines()
@@ -99,9 +99,9 @@ def test_what_ends_it_where_nothing_is_known(
 
 
 def test_a_budget_below_the_first_look(measure):
-    with pytest.raises(InputError, match="= 39: the first look takes 40 completions"):
-        measure(lambda samples: None, budget=39)
-    with pytest.raises(InputError, match="8 of each of 48 prompts; give that or more"):
+    with pytest.raises(InputError, match="= 59: the first look takes 60 completions"):
+        measure(lambda samples: None, budget=59)
+    with pytest.raises(InputError, match="12 of each of 32 prompts; give that or more"):
         refuse_few(1000, 383)
     refuse_few(1000, 384)
     refuse_few(1000, None)
@@ -133,7 +133,7 @@ def test_an_answer_takes_two_prompts_whose_rewards_differ(
 
     monkeypatch.setattr("mse_lab.run.subject.reward_completions", reward)
     decide, asked = deciding(True)
-    measure(decide, budget=40)
+    measure(decide, budget=60)
     assert bool(asked) == decided
 
 
@@ -177,10 +177,10 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
 
 @pytest.mark.parametrize(
     ("seconds", "look"),
-    [(1000, (5, 24)), (120, (5, 24)), (119, (5, 16)), (70, (5, 8))],
+    [(1000, (5, 24)), (120, (5, 24)), (119, (5, 16)), (70, (5, 12))],
 )
 def test_no_look_is_begun_that_would_end_too_late(seconds, look, monkeypatch):
-    """A second a completion: the looks end after 40, 80 and 120 seconds."""
+    """A second a completion: the looks end after 60, 80 and 120 seconds."""
     now = 0.0
     monkeypatch.setattr("mse_lab.run.advise.time", SimpleNamespace(monotonic=lambda: now))
     deadline = _Deadline(seconds)

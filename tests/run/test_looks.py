@@ -38,14 +38,14 @@ def test_the_order_has_nothing_to_do_with_the_place():
 
 def test_looks_grow_by_half_and_then_by_completions_of_each():
     found = list(looks(60))
-    assert found[:3] == [(48, 8), (48, 16), (60, 16)]
+    assert found[:3] == [(32, 12), (48, 16), (60, 16)]
     assert found[3:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
-    assert list(looks(120))[:5] == [(48, 8), (48, 16), (72, 16), (108, 16), (120, 16)]
-    assert (FIRST_PROMPTS, FIRST_COMPLETIONS, FURTHER_LOOKS) == (48, 8, 8)
+    assert list(looks(120))[:5] == [(32, 12), (48, 16), (72, 16), (108, 16), (120, 16)]
+    assert (FIRST_PROMPTS, FIRST_COMPLETIONS, FURTHER_LOOKS) == (32, 12, 8)
 
 
-@pytest.mark.parametrize("prompts", [1, 47, 48, 49, 100, 5000])
-@pytest.mark.parametrize("more", [0, 1, 7, 8, 9, 380, 1000, 10**6])
+@pytest.mark.parametrize("prompts", [1, 31, 32, 47, 48, 49, 100, 5000])
+@pytest.mark.parametrize("more", [0, 1, 11, 12, 13, 380, 1000, 10**6])
 def test_a_budget_is_used_and_not_exceeded(prompts, more):
     """What is left would not give every prompt, or one prompt, another share."""
     first = next(looks(prompts))
@@ -66,7 +66,7 @@ def test_a_budget_is_used_and_not_exceeded(prompts, more):
     assert last.prompts == prompts or last.completions in (FIRST_COMPLETIONS, COMPLETIONS)
 
 
-@pytest.mark.parametrize(("place", "first"), [(0, [8, 16]), (47, [8, 16]), (48, [16])])
+@pytest.mark.parametrize(("place", "first"), [(0, [12, 16]), (31, [12, 16]), (32, [16])])
 def test_a_block_is_that_of_every_look_that_has_it(place, first):
     """The prompts that the second look or a later one adds begin with 16."""
     found = [look for look in looks(60) if look.prompts > place]
@@ -95,4 +95,4 @@ def test_a_batch_is_that_of_every_look_that_has_it():
 
 
 def test_a_budget_below_the_first_look_is_for_the_caller_to_refuse():
-    assert list(looks(60, 383)) == [Look(47, 8)]
+    assert list(looks(60, 383)) == [Look(31, 12)]

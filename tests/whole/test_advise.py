@@ -42,7 +42,7 @@ def test_it_measures_and_says_so(advise, tmp_path, capsys):
     assert status == 0
     assert told["completions"] <= 624
     assert told["stopped"] in ("regret", "budget")
-    assert "48 prompts, 384 completions" in lines
+    assert "32 prompts, 384 completions" in lines
     folder = tmp_path / "out/small/advice"
     assert (folder / "advice.json").is_file()
     assert len(list((folder / "shards").iterdir())) >= 24
@@ -167,4 +167,4 @@ def test_a_checkpoint_without_an_answer_does_not_end_the_others(
     assert run_mse.main(["advise", str(probe), "--checkpoints", str(saved), *words]) == 0
     said = capsys.readouterr().out
     assert said.count("no advice") == 2
-    assert "rewards differ within 0 of 48 prompts" in " ".join(said.split())
+    assert "rewards differ within 0 of 32 prompts" in " ".join(said.split())

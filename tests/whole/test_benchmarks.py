@@ -83,7 +83,7 @@ def test_verdicts_are_true(name):
     case, rng = VERDICTS[name], np.random.default_rng(1)
     costs = levels.exact_costs(case.whole, 0)
     for _ in range(10):
-        ruling, completions = levels.run_until(case, rng)
+        ruling, completions = levels.run_until(case, rng, [0])[0]
         told = levels.Told(ruling, completions, costs[ruling.of_loss])
         assert ruling.verdict == "change"
         assert not told.wrong_size
