@@ -122,6 +122,11 @@ def _values(summary: Summary) -> Part:
     return Part("Values of prompts", [*_right(summary), level], rows)
 
 
+def _count(groups: float) -> str:
+    """Write a number of groups, on average: no power of ten, at most one decimal."""
+    return f"{groups:,.0f}" if groups >= 9.95 or groups % 1 == 0 else f"{groups:.1f}"
+
+
 def _forecast(summary: Summary) -> Part | None:
     if not summary.forecasts:
         return None
@@ -134,13 +139,8 @@ def _forecast(summary: Summary) -> Part | None:
         marks = ["in use"] * (forecast.group_size == size) + ["model"] * forecast.model
         mark = f" ({', '.join(marks)})" if marks else ""
         name = f"G = {forecast.group_size}{mark}"
-        rows.append(
-            [
-                name,
-                percent(forecast.zero_variance),
-                f"{number(used, 2)} of {number(groups, 2)}",
-            ]
-        )
+        counts = f"{_count(used)} of {_count(groups)}"
+        rows.append([name, percent(forecast.zero_variance), counts])
     heads = ["", "zero-variance groups", "groups with a gradient"]
     step = "as a step has" if prompts else "for example"
     said = [f"With {budget:,} completions, {step}, in groups of G:"]
