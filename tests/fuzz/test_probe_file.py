@@ -86,6 +86,7 @@ def put(value, key):
 
 
 @given(keys, plain)
+@example("model.path", "a\x85b")
 @example("prompts.source", "x" * 5000)
 @CASES
 def test_any_value_under_any_key(key, value):
