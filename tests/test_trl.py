@@ -63,7 +63,7 @@ BAD = {
     "no prompt": ({"prompts": [{"question": "1"}] * 3}, dict, "it has question"),
     "no column": ({"reward": needs}, dict, "solution"),
     "reward fails": ({"reward": fail}, dict, "RuntimeError: no network"),
-    "budget": ({"budget": 10}, dict, "the first look takes 96 completions"),
+    "budget": ({"budget": 10}, dict, "the first look takes 144 completions"),
     "FSDP 1": ({}, wrapped, IN_PARTS),
     "FSDP 2": ({}, lambda: {"model": a_part(load()["model"])}, IN_PARTS),
     "ZeRO-3": ({}, lambda: marked(lambda one: one.lm_head.weight, "ds_id"), IN_PARTS),
