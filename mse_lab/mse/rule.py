@@ -56,8 +56,8 @@ MOST_WITH_LAW = (
 )
 
 # Prompts that must carry c1 and c3 for a verdict, where there are others than these: the
-# spread of fewer says little of the next one. And for a number beside it.
-LEAST_CARRIERS, CARRIERS_OF_A_NUMBER = 10, 20
+# spread of fewer says little of the next one. And for "at most" and "at least" beside it.
+LEAST_CARRIERS, CARRIERS_OF_A_BOUND = 10, 20
 
 MOST_PROMPTS = 10**6  # Beyond it nobody measures.
 
@@ -197,17 +197,18 @@ def saving(ratios: Ratios, size: int, present: int) -> Estimate:
 def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
     """Decide at a look at few completions; not where too few prompts carry c1 and c3.
 
-    A set of prompts that are all measured has no others, so few may carry it. Where the
-    carriers do not suffice for a number, the action is said alone.
+    A set of prompts that are all measured has no others, so few may carry it. What a change
+    saves is said with it: runs in which many carry c1 are those that a rare kind has not
+    come to yet, and to tell it by these alone would tell too little.
     """
     bound = bound_ratios(table, question.level, looked=True)
     ruling = rule(find_ratios(price_sizes(table, question), bound), question)
-    if table.size == table.prompts or table.effective_prompts >= CARRIERS_OF_A_NUMBER:
+    if table.size == table.prompts or table.effective_prompts >= CARRIERS_OF_A_BOUND:
         return ruling
-    unsaid = ruling._replace(saves=None, at_most=math.inf, at_least=0.0)
+    unbound = ruling._replace(at_most=math.inf, at_least=0.0)
     if table.effective_prompts >= LEAST_CARRIERS:
-        return unsaid
-    return unsaid._replace(verdict="cannot tell", set_to=question.present)
+        return unbound
+    return unbound._replace(verdict="cannot tell", set_to=question.present, saves=None)
 
 
 def prompts_needed(

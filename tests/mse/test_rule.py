@@ -157,20 +157,24 @@ def test_few_completions_wait_for_the_law_of_the_users_loss():
 
 
 @pytest.mark.parametrize(
-    ("least", "of_a_number", "verdict", "counted"),
-    [(1, 1, "change", True), (1, 2, "change", False), (2, 2, "cannot tell", False)],
+    ("least", "of_a_bound", "verdict", "saves", "bound"),
+    [
+        (1, 1, "change", True, True),
+        (1, 2, "change", True, False),
+        (2, 2, "cannot tell", False, False),
+    ],
 )
-def test_few_carriers_give_no_number_or_no_verdict(
-    monkeypatch, least, of_a_number, verdict, counted
+def test_few_carriers_give_no_bound_or_no_verdict(
+    monkeypatch, least, of_a_bound, verdict, saves, bound
 ):
     """As many as are needed do; of a set that is measured whole there are no others."""
     table, question = drawn(200), Question("grpo", 64)
     needed = [0, table.effective_prompts, np.nextafter(table.effective_prompts, math.inf)]
     monkeypatch.setattr(rules, "LEAST_CARRIERS", needed[least])
-    monkeypatch.setattr(rules, "CARRIERS_OF_A_NUMBER", needed[of_a_number])
+    monkeypatch.setattr(rules, "CARRIERS_OF_A_BOUND", needed[of_a_bound])
     found = rule_by_looks(table, question)
-    assert (found.verdict, found.saves is not None) == (verdict, counted)
-    assert math.isfinite(found.at_most) == counted
+    assert (found.verdict, found.saves is not None) == (verdict, saves)
+    assert math.isfinite(found.at_most) == bound
     whole = rule_by_looks(replace(table, size=table.prompts), question)
     assert whole.saves is not None
 
