@@ -102,12 +102,13 @@ def test_a_folder_gives_what_memory_gives_and_the_line_counts(task, whole):
     shards = task.shards()
     line = task.fill(shards)
     count = {PromptMeasurement: 5, SampledPrompt: 5 * 16}[task.kind]
-    step = count // len(task.batches)
     assert (line.total, line.done) == (count, 0)
-    assert line.shown == [*range(step, count + 1, step), count]
-    rewards = [one.mean_reward for one in whole.values()]
-    cut = [one.completions.truncated for one in whole.values()]
-    expected = f"mean reward {np.mean(rewards):.2f}, {np.mean(cut):.0%} cut"
+    ends = range(1, len(task.batches) + 1)
+    assert line.shown == [*(loop.size(task.batches[:end]) for end in ends), count]
+    sizes = [loop.size([(item,)]) for item in whole]
+    reward = np.average([one.mean_reward for one in whole.values()], weights=sizes)
+    cut = np.average([one.completions.truncated for one in whole.values()], weights=sizes)
+    expected = f"mean reward {reward:.2f}, {cut:.0%} cut"
     assert str(line.tally) == expected
     assert task.measured == task.batches
     assert same(task, task.shards(), whole)
@@ -130,7 +131,7 @@ def test_what_is_there_is_gone_on_with(task, whole):
 
 def test_a_batch_is_measured_whole(task, whole):
     """What is missing does not decide what is measured together."""
-    blocks = [(0, 8), (8, 16)] if task.kind is SampledPrompt else [()]
+    blocks = [(0, 12), (12, 16)] if task.kind is SampledPrompt else [()]
     # These two prompts have as many tokens.
     batches = [tuple((index, *block) for index in (1, 2)) for block in blocks]
     store = {batches[0][0]: whole[batches[0][0]]}
