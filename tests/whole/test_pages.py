@@ -214,6 +214,31 @@ def test_a_summary_is_of_its_table(name):
     assert sum(row in TRUST for row in rows) == 5
 
 
+def test_the_false_verdicts_are_those_of_their_table():
+    """Each share is of a row's runs, so their sum is off by less than half a run a row."""
+    table = pd.read_csv(ROOT / "results/stopping/verdicts.csv")
+    given = f"{(table.runs * (table.keep + table.change) / 100).sum():,.0f}"
+    keeps, changes = (
+        round((table.runs * table[name] / 100).round().sum())
+        for name in ("false_keep", "false_change")
+    )
+    assert f"Of {given} verdicts {changes} changes and {keeps} keeps were false" in TRUST
+    assert f"| {keeps + changes} of {given}; at most" in TRUST
+    said = f"Of {given} simulated verdicts {keeps + changes} were false"
+    assert said in TEXTS["README.md"]
+
+
+def test_the_noticed_changes_are_those_of_their_table():
+    table = pd.read_csv(ROOT / "results/mutations.csv")
+    before, now = (
+        (table[table.commit == commit].tests == "noticed").sum()
+        for commit in table.commit.unique()
+    )
+    assert len(table) == 2 * 200
+    assert f"noticed {before} at 808d59b, and {now} at e20abdd" in TRUST
+    assert f"| {before / 2:.0f}% at 808d59b, {now / 2:.0f}% now |" in TRUST
+
+
 def test_the_pages_are_ten_and_short():
     assert len(PAGES) == 10
     assert len(README.splitlines()) <= 120

@@ -101,9 +101,18 @@ def test_the_pretrained_configurations_differ_in_the_prompt_alone():
             for name in ("base", "icl")
         )
         for one in (base, icl):
-            # Sums behind the instruction alone are fewer, and were measured within 6 GB.
-            del one["prompts"]["template"], one["prompts"]["limit"], one["model"]["memory"]
+            # How much was measured, and within which memory, is that of the committed run.
+            del one["prompts"]["template"], one["model"]["memory"], one["pool"]
         assert base == icl
+
+
+@pytest.mark.parametrize("form", ["base", "instruct", "icl"])
+@pytest.mark.parametrize("family", ["", "words-"])
+def test_a_pretrained_configuration_is_that_of_its_committed_run(family, form):
+    """So `mse-lab run` goes on from it, and `--fresh` measures it again."""
+    name = f"smollm2/{family}{form}"
+    committed = load_probe(ROOT / f"results/{name}/config.yaml")
+    assert load_probe(ROOT / f"probes/{name}.yaml") == committed
 
 
 def test_the_pretrained_model_is_refused_with_both_ways_to_get_it(refused):
