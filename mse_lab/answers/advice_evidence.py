@@ -124,10 +124,11 @@ class Evidence:
     @cached_property
     def needed(self) -> int | None:
         """Prompts of those at hand that hardly tell yet, where the verdict does not."""
-        if self.ruling.verdict != "cannot tell" or self.drawn is None:
+        most = self.drawn.at_hand if self.drawn else 0
+        if self.ruling.verdict != "cannot tell" or most <= self.table.prompts:
             return None
         needed = prompts_needed(self.table, self.question, self.bound)
-        return needed if needed is not None and needed <= self.drawn.at_hand else None
+        return needed if needed is not None and needed <= most else None
 
 
 def evidence_of_run(

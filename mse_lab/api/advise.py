@@ -125,7 +125,7 @@ def evidence_of(
         setting,
         question,
         ended.stopped,
-        len(spec.prompts),
+        ended.at_hand,
         held=none_failed(ended.checks),
         warnings=ended.warnings,
     )

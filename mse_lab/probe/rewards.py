@@ -5,6 +5,7 @@ without special tokens. `REWARDS` lists the built-in rewards; a user's function 
 `load_reward`, in one of the forms of `reward_functions.py`.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -175,6 +176,17 @@ def identify_reward(reward: Reward, name: str) -> str:
     """Identify the code of a user's reward; empty for a built-in reward."""
     function = getattr(reward, "__wrapped__", None)
     return "" if function is None else identify_named(function, name)
+
+
+def kind_of(prompt: Prompt, reward: Reward) -> str:
+    """Write what a prompt's completions and their rewards depend on, its id aside.
+
+    A built-in reward reads the answer alone, a user's function the whole row.
+    """
+    known = {key: value for key, value in prompt.record.items() if key != "id"}
+    if reward in REWARDS.values():
+        known = {"answer": str(known.get("answer"))}
+    return json.dumps([prompt.turns, known], default=repr)
 
 
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:

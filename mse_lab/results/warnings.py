@@ -123,6 +123,25 @@ def warn_of_completions(
     return [sentence for sentence in sentences if sentence]
 
 
+def warn_of_copies(kinds: Sequence[str], *, sampled: bool = False) -> list[str]:
+    """Warn where prompts of one kind stand under several ids.
+
+    >>> warn_of_copies(["1 + 1", "1 + 2", "1 + 1"], sampled=True)[0][:49]
+    '1 of 3 prompts has the text and answer of another'
+    """
+    copies = len(kinds) - len(set(kinds))
+    if not copies:
+        return []
+    have = "has" if copies == 1 else "have"
+    said = f"{copies} of {len(kinds)} prompts {have} the text and answer of another"
+    if sampled:
+        return [f"{said}: each counts once (prompts.population = these counts them all)"]
+    return [
+        f"{said}, and intervals over prompts (c1, G*) take them for different ones: "
+        "measure each once"
+    ]
+
+
 def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
     """Warn where scores could not be tested: each block has one distinct completion."""
     return [

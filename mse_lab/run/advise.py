@@ -23,7 +23,7 @@ from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import describe
-from mse_lab.results.warnings import warn_of_completions
+from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.looks import COMPLETIONS, MOST_SCORED, Look, keyed_order, looks
 from mse_lab.run.loop import Batch, Store, fill, read, size
 from mse_lab.run.prepare import RunContext, RunSpec, load
@@ -31,7 +31,7 @@ from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.sample import sample_batch
 from mse_lab.run.store import measuring
-from mse_lab.run.subject import Subject
+from mse_lab.run.subject import Inputs, Subject
 
 # The most completions that are drawn where nobody says how many.
 DEFAULT_BUDGET = 8192
@@ -56,6 +56,7 @@ class Sampling(NamedTuple):
     stopped: Stopped  # Why it ended: what the decision said, `budget` or `exhausted`.
     checks: list[Check]  # The built-in checks.
     warnings: tuple[str, ...]  # What completions were like, a sentence each.
+    at_hand: int  # How many prompts of different kinds there are to draw from.
 
 
 def rewards_differ(blocks: Blocks) -> bool:
@@ -67,14 +68,22 @@ def refuse_few(prompts: int, budget: int | None) -> None:
     """Refuse too few prompts, or a budget below the first look."""
     if prompts < LEAST_PROMPTS:
         raise InputError(
-            f"{prompts} prompts: advice needs three or more; raise prompts.limit"
+            f"{prompts} prompts: advice needs three or more of different texts; raise "
+            "prompts.limit"
         )
-    first = next(looks(prompts))
+    first = looks(prompts)[0]
     if budget is not None and budget < first.drawn:
         raise InputError(
             f"budget = {budget}: the first look takes {first.drawn} completions, "
             f"{first.completions} of each of {first.prompts} prompts; give that or more"
         )
+
+
+def order_prompts(inputs: Inputs) -> list[int]:
+    """Order prompts at random, of those of one kind the first."""
+    order = keyed_order(inputs.probe.seed, [each.id for each in inputs.prompts])
+    first = {inputs.kinds[at]: at for at in reversed(order)}
+    return [at for at in order if first[inputs.kinds[at]] == at]
 
 
 def first_prompt(subject: Subject) -> list[str]:
@@ -115,7 +124,11 @@ def warn_of_samples(
         [block.sample.completions for block in blocks],
         binary=all(map(is_binary, rewards)),
     )
-    return (*warn_of_completions(found, sampled=True), *subject.memory.warnings)
+    return (
+        *warn_of_completions(found, sampled=True),
+        *subject.memory.warnings,
+        *warn_of_copies(subject.kinds, sampled=True),
+    )
 
 
 class _Looks:
@@ -124,22 +137,22 @@ class _Looks:
     def __init__(
         self,
         subject: Subject,
+        order: Sequence[int],
         store: Store[SampledPrompt],
         question: Question,
         line: Progress,
     ) -> None:
-        self.order = keyed_order(subject.probe.seed, [each.id for each in subject.prompts])
         self.prompts: list[Blocks] = []
         self.checks: list[Check] = []
         self.warnings: tuple[str, ...] = ()
-        self._subject, self._store = subject, store
+        self._subject, self._order, self._store = subject, order, store
         self._question, self._line = question, line
         self._told = False  # Whether completions of equal rewards were shown.
 
     def at(self, look: Look) -> bool:
         """Look; return whether to stop."""
         subject, line = self._subject, self._line
-        order = self.order[: look.prompts]
+        order = self._order[: look.prompts]
         sampled = [read(self._store, items) for items in look.items(order)]
         dtype = subject.probe.model.dtype
         gaps = [block.law_gap for blocks in sampled for block in blocks]
@@ -156,7 +169,7 @@ class _Looks:
         if differ < LEAST_SIGNALS:
             line.say(look.prompts, look.drawn, f"rewards differ within {differ} so far")
             return False
-        population = subject.probe.prompts.population_size(len(self.order))
+        population = subject.probe.prompts.population_size(len(self._order))
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
         decision = decide(table, self._question, awaited=COMPLETIONS)
         line.say(look.prompts, look.drawn, decision.words)
@@ -202,26 +215,29 @@ def sample_until(
     """
     deadline, done, stop = _Deadline(seconds), Look(0, 0), False
     hidden = not (shown and processes.first)
-    with Progress(subject.name, "completions", hidden=hidden) as line:
-        seen = _Looks(subject, store, question, line)
+    order, like_these = order_prompts(subject), subject.probe.prompts.population != "these"
+    possible = looks(len(order), budget or DEFAULT_BUDGET, spent=not like_these)
+    most = possible[-1].drawn
+    with Progress(subject.name, "completions", hidden=hidden, most=most) as line:
+        seen = _Looks(subject, order, store, question, line)
 
         def measure(batch: Batch) -> list[SampledPrompt]:
             deadline.heed(size([batch]))
-            return sample_batch(subject, batch, checked=seen.order[0])
+            return sample_batch(subject, batch, checked=order[0])
 
         line.tell(partial(first_prompt, subject))
-        possible = looks(len(seen.order), budget or DEFAULT_BUDGET)
+        line.tell(lambda: [f"drawing ends with the verdict, or at {most:,} completions"])
         lengths = list(map(len, subject.tokens))
         for look in takewhile(deadline.allows, possible):
-            batches = look.batches(seen.order, lengths)
+            batches = look.batches(order, lengths)
             fill(store, batches, measure, processes, line)
             done, stop = look, processes.agree(partial(seen.at, look))
             if stop:
                 break
     # Without a stop the looks end where the next one would exceed the budget.
-    *_, last = looks(len(seen.order))
-    stopped: Stopped = "regret" if stop else "exhausted" if done == last else "budget"
-    return Sampling(seen.prompts, stopped, seen.checks, seen.warnings)
+    whole = like_these and done == looks(len(order))[-1]
+    stopped: Stopped = "regret" if stop else "exhausted" if whole else "budget"
+    return Sampling(seen.prompts, stopped, seen.checks, seen.warnings, len(order))
 
 
 def sample_context(
@@ -251,6 +267,6 @@ def sample_probe(
             "completions: an advice draws its own; measure these with mse-lab run, or "
             "leave them out with --set completions=null"
         )
-    refuse_few(len(spec.prompts), budget)
+    refuse_few(len(order_prompts(spec)), budget)
     fresh = fresh and not spec.processes.restarted
     return sample_context(load(spec, LARGEST_BLOCK), question, budget, fresh=fresh)

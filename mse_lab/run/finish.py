@@ -30,7 +30,11 @@ from mse_lab.results.checks import (
 )
 from mse_lab.results.diagnostics import Diagnostics, diagnose
 from mse_lab.results.tables import describe_prompts
-from mse_lab.results.warnings import warn_of_completions, warn_of_unmade
+from mse_lab.results.warnings import (
+    warn_of_completions,
+    warn_of_copies,
+    warn_of_unmade,
+)
 from mse_lab.results.width import say_pools_for
 from mse_lab.run.prepare import RunContext
 from mse_lab.run.subject import Subject
@@ -167,6 +171,7 @@ def conclude(
         *result.warnings,
         *warn_of_completions(diagnostics, retokenised=source.tokenised),
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
+        *warn_of_copies(subject.kinds),
         *subject.memory.warnings,
         *source.warnings(prompts),
     ]

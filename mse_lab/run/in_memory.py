@@ -36,6 +36,7 @@ from mse_lab.results.folder import (
 from mse_lab.run.advise import (
     LARGEST_BLOCK,
     Sampling,
+    order_prompts,
     refuse_few,
     sample_context,
     sample_until,
@@ -158,7 +159,7 @@ def sample_model(
     if given.folder is not None:
         given = given._replace(folder=given.folder / ADVICE)
     with borrow_model(given) as (inputs, policy):
-        refuse_few(len(inputs.prompts), budget)
+        refuse_few(len(order_prompts(inputs)), budget)
         if isinstance(inputs, RunSpec):
             context = attach_model(inputs, policy, LARGEST_BLOCK)
             return inputs, sample_context(context, question, budget, shown=shown)

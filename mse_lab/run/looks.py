@@ -134,21 +134,25 @@ def _last(before: Look, prompts: int, budget: int) -> Look:
     return Look(count, each if enough else before.completions)
 
 
-def looks(prompts: int, budget: int | None = None) -> Iterator[Look]:
+def looks(prompts: int, budget: int | None = None, *, spent: bool = False) -> list[Look]:
     """List the looks at a set of `prompts` prompts, within a budget of completions.
 
-    A budget is at least that of the first look; the last look takes what is left of it.
+    A budget is at least that of the first look. The last look takes what is left of it; at
+    the most completions of each prompt only if it is to be `spent`, where there are no
+    other prompts.
 
     >>> [look.drawn for look in looks(60, 1000)]
     [384, 768, 960]
     >>> [tuple(look) for look in looks(20, 500)]
     [(20, 12), (20, 16), (20, 24)]
+    >>> looks(20, 8192)[-1].completions, looks(20, 8192, spent=True)[-1].completions
+    (271, 409)
     """
-    before = Look(0, FIRST_COMPLETIONS)
-    for look in _growing(prompts):
-        if budget is not None and look.drawn > budget:
-            if (last := _last(before, prompts, budget)) != before:
-                yield last
-            return
-        yield look
-        before = look
+    growing = list(_growing(prompts))
+    found = [look for look in growing if budget is None or look.drawn <= budget]
+    if budget is None or (len(found) == len(growing) and not spent):
+        return found
+    last = _last(found[-1] if found else Look(0, FIRST_COMPLETIONS), prompts, budget)
+    if len(found) == len(growing):
+        return [*found[:-1], last]
+    return list(dict.fromkeys([*found, last]))

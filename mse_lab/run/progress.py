@@ -1,8 +1,8 @@
 """Progress: the line that says how far a run or an advice is.
 
 A run counts its prompts. An advice does not know how many completions it needs: its total
-is those of the look under way. Both say what completions are like, their mean reward and
-the share that was cut, an advice only until a look gives an answer.
+is the most that it may draw, and each look leaves a line. Both say what completions are
+like, their mean reward and the share that was cut.
 """
 
 import math
@@ -86,13 +86,16 @@ def make_bar(**options: Any) -> std.tqdm:
 
 
 class Progress:
-    """The line of a run or of an advice, to be closed by a `with`; nothing if `hidden`."""
+    """The line of a run or of an advice, to be closed by a `with`; nothing if `hidden`.
 
-    def __init__(self, name: str, unit: str, *, hidden: bool) -> None:
+    Its total is `most`, where that is given, however little is begun.
+    """
+
+    def __init__(self, name: str, unit: str, *, hidden: bool, most: int = 0) -> None:
         self._options = {"desc": name, "unit": unit, "file": sys.stderr}
-        self._hidden, self._began = hidden, time.monotonic()
+        self._hidden, self._most, self._began = hidden, most, time.monotonic()
         self._bar: std.tqdm | None = None  # There is none before the first total.
-        self._done, self._words = 0, ""
+        self._done = 0
 
     def __enter__(self) -> Self:
         return self
@@ -111,15 +114,15 @@ class Progress:
             return
         if self._bar is None:
             show_status()
+            total = self._most or total
             self._bar = make_bar(**self._options, total=total, initial=done)
-        self._bar.total = total
         self.show(Tally())
 
     def show(self, tally: Tally) -> None:
         """Show what all processes have measured since it began to count."""
         if (bar := self._bar) is None:
             return
-        bar.set_postfix_str(self._words or str(tally), refresh=False)
+        bar.set_postfix_str(str(tally), refresh=False)
         bar.n = self._done + tally.done
         if width := columns():  # As wide as the terminal is now.
             # The last column stays free: some terminals begin a new line after it.
@@ -135,16 +138,7 @@ class Progress:
             std.tqdm.write(line, file=sys.stderr)
 
     def say(self, prompts: int, drawn: int, words: str) -> None:
-        """Show what so many prompts and completions tell.
-
-        It stands after the bar, or in a line of its own where there is no terminal.
-        """
-        if self._bar is None:
-            return
-        if columns():
-            self._words = f"{prompts} prompts: {words}"
-            self._bar.set_postfix_str(self._words)
-            return
+        """Show what so many prompts and completions tell."""
         seconds = time.monotonic() - self._began
         drawn_so = f"{prompts} prompts, {drawn:,} completions, {seconds:.0f} s"
-        print(f"{drawn_so}: {words}", file=sys.stderr)
+        self.tell(lambda: [f"{drawn_so}: {words}"])

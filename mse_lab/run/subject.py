@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 
 import numpy as np
 from numpy import float32
@@ -18,7 +19,7 @@ from mse_lab.policy.policy import Policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import Reward, reward_completions
+from mse_lab.probe.rewards import Reward, kind_of, reward_completions
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import Check
@@ -96,6 +97,13 @@ class Inputs:
     # The estimators that will be evaluated; rewards that one cannot take are refused.
     estimators: Sequence[Estimator] = ()
     source: Drawn = field(default_factory=Drawn)  # Where completions come from.
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The kind of each prompt: copies are one kind, but all of a set differ."""
+        if self.probe.prompts.population == "these":
+            return [prompt.id for prompt in self.prompts]
+        return [kind_of(prompt, self.reward) for prompt in self.prompts]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,9 @@
 """Until the answer is known: looks, what stops them, and what is said meanwhile."""
 
+import json
 import re
 from itertools import chain, takewhile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -9,10 +11,14 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.probe.prompts import Prompt
+from mse_lab.probe.reward_functions import UserReward
+from mse_lab.probe.rewards import integer
 from mse_lab.results.folder import ADVICE
 from mse_lab.run import advise
 from mse_lab.run.advise import (
     _Deadline,
+    order_prompts,
     refuse_few,
     rewards_differ,
     sample_probe,
@@ -21,6 +27,7 @@ from mse_lab.run.advise import (
 from mse_lab.run.looks import Look, looks
 from mse_lab.run.prepare import load, prepare
 from mse_lab.run.processes import Processes
+from mse_lab.run.subject import Inputs
 
 
 class Said(NamedTuple):
@@ -107,6 +114,36 @@ def test_a_budget_below_the_first_look(measure):
     refuse_few(1000, None)
     with pytest.raises(InputError, match="2 prompts: advice needs three or more"):
         refuse_few(2, None)
+
+
+def test_copies_of_a_prompt_are_one(measure, probe, tmp_path, capsys):
+    """Equal but for their ids; the answer alone counts for a built-in reward."""
+    source = Path(probe.prompts.source)
+    rows = [json.loads(line) for line in source.read_text().splitlines()]
+    copies = [
+        row | {"id": f"{row['id']}-{copy}", "category": str(copy)}
+        for copy in range(7)
+        for row in rows
+    ]
+    other = rows[0] | {"id": "other", "answer": 77}
+    source.write_text("\n".join(json.dumps(row) for row in [*copies, other]))
+    found = measure(lambda table: Said(True, ""))
+    assert (len(found.prompts), found.at_hand) == (6, 6)
+    assert found.warnings[-1].startswith("30 of 36 prompts have the text and answer of")
+    population = {"population": "these"}
+    these = probe.model_copy(
+        update={"prompts": probe.prompts.model_copy(update=population)}
+    )
+    assert len(order_prompts(prepare("these", these, tmp_path, tmp_path))) == 36
+
+
+def test_what_a_users_reward_is_given_makes_a_kind(probe):
+    rows = [{"id": name, "answer": 1, "level": name > "a"} for name in "abc"]
+    prompts = [Prompt(row["id"], "1 2", "", row) for row in rows]
+    known = UserReward(lambda text, row: row["level"], "levels")
+    for reward, kinds in ((known, 2), (integer, 1)):
+        inputs = Inputs(name="two", probe=probe, prompts=prompts, reward=reward)
+        assert len(order_prompts(inputs)) == kinds
 
 
 def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, capsys):

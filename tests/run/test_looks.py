@@ -37,10 +37,10 @@ def test_the_order_has_nothing_to_do_with_the_place():
 
 
 def test_looks_grow_by_half_and_then_by_completions_of_each():
-    found = list(looks(60))
+    found = looks(60)
     assert found[:3] == [(32, 12), (48, 16), (60, 16)]
     assert found[3:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
-    assert list(looks(120))[:5] == [(32, 12), (48, 16), (72, 16), (108, 16), (120, 16)]
+    assert looks(120)[:5] == [(32, 12), (48, 16), (72, 16), (108, 16), (120, 16)]
     assert (FIRST_PROMPTS, FIRST_COMPLETIONS, FURTHER_LOOKS) == (32, 12, 8)
 
 
@@ -48,13 +48,13 @@ def test_looks_grow_by_half_and_then_by_completions_of_each():
 @pytest.mark.parametrize("more", [0, 1, 11, 12, 13, 380, 1000, 10**6])
 def test_a_budget_is_used_and_not_exceeded(prompts, more):
     """What is left would not give every prompt, or one prompt, another share."""
-    first = next(looks(prompts))
+    first = looks(prompts)[0]
     budget = first.drawn + more
-    found = list(looks(prompts, budget))
+    found = looks(prompts, budget)
     drawn = [look.drawn for look in found]
     assert found[0] == first
     assert drawn == sorted(set(drawn))
-    whole = list(looks(prompts))
+    whole = looks(prompts)
     if budget >= whole[-1].drawn:
         assert found == whole
         return
@@ -94,5 +94,14 @@ def test_a_batch_is_that_of_every_look_that_has_it():
         assert len(batches) < len(items) / 4
 
 
+@pytest.mark.parametrize("prompts", [3, 20, 31, 60, 5000])
+def test_where_there_are_no_other_prompts_all_of_a_budget_is_spent(prompts):
+    """By as many looks: more of them would be false more often."""
+    found, whole = looks(prompts, 8192, spent=True), looks(prompts, 8192)
+    assert 8192 - max(prompts, 16) < found[-1].drawn <= 8192
+    assert len(found) == len(whole)
+    assert found[:-1] == whole[:-1]
+
+
 def test_a_budget_below_the_first_look_is_for_the_caller_to_refuse():
-    assert list(looks(60, 383)) == [Look(31, 12)]
+    assert looks(60, 383) == [Look(31, 12)]

@@ -115,8 +115,8 @@ def test_without_a_terminal_a_long_run_tells_every_minute(capsys, monkeypatch):
 
 
 def show_looks(*, hidden=False):
-    """The second start of an advice, which finds 16 completions."""
-    with Progress("small", "completions", hidden=hidden) as line:
+    """The second start of an advice, which finds 16 completions and may draw 1,000."""
+    with Progress("small", "completions", hidden=hidden, most=1000) as line:
         line.tell(lambda: ["first prompt: 1 2"])
         line.begin(384, 16)
         for more in (184, 368):
@@ -131,10 +131,9 @@ def test_looks_where_there_is_no_terminal(capsys, monkeypatch):
     show_looks()
     starts = [
         "first prompt: 1 2",
-        "small: 52%, 200/384 completions [",
-        "small: 100%, 384/384 completions [",
+        "small: 38%, 384/1000 completions [",
         "48 prompts, 384 completions, 0 s: best group size 4 to 12",
-        "small: 75%, 576/768 completions [",
+        "small: 58%, 576/1000 completions [",
     ]
     lines = capsys.readouterr().err.splitlines()
     assert all(map(str.startswith, lines, starts)), lines
@@ -142,17 +141,17 @@ def test_looks_where_there_is_no_terminal(capsys, monkeypatch):
 
 
 def test_looks_at_a_terminal(terminal):
-    """What completions are like, until a look says what is known."""
+    """What a look says has a line of its own, above that of what is drawn."""
     resize, read = terminal
-    resize(100)
+    resize(80)
     show_looks()
     _, first, *lines, last = drawn(read())
-    assert "16/384 completions [" in first
-    [before] = [line for line in lines if "200/384 completions [" in line]
+    assert "16/1000 completions [" in first
+    [before] = [line for line in lines if "200/1000 completions [" in line]
     assert before.endswith(", mean reward 0.50, 25% cut]")
-    assert any(line.endswith(", 48 prompts: best group size 4 to 12]") for line in lines)
-    assert "576/768 completions [" in last
-    assert last.endswith(", 48 prompts: best group size 4 to 12]")
+    assert "48 prompts, 384 completions, 0 s: best group size 4 to 12" in lines
+    assert "576/1000 completions [" in last
+    assert last.endswith(", mean reward 0.50, 25% cut]")
 
 
 def test_the_time_to_come_is_by_what_this_start_has_drawn(terminal, monkeypatch):
