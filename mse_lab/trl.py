@@ -233,8 +233,11 @@ def _print(text: str) -> None:
 
 def sampling_of(args: Any) -> dict[str, Any]:
     """Read how completions are drawn; refuse what changes their law."""
-    own = {"max_new_tokens": args.max_completion_length, "temperature": args.temperature}
-    known = HARMLESS | {name: (value,) for name, value in own.items()}
+    drawn_with = {
+        "max_new_tokens": args.max_completion_length,
+        "temperature": args.temperature,
+    }
+    known = HARMLESS | {name: (value,) for name, value in drawn_with.items()}
     given = [(name, getattr(args, name)) for name in UNCHANGED]
     for name, value in [*given, *(args.generation_kwargs or {}).items()]:
         if value not in known.get(name, ()):
@@ -242,7 +245,7 @@ def sampling_of(args: Any) -> dict[str, Any]:
                 f"{name} = {shown(value)}: completions are not of the policy that is "
                 "differentiated, and cannot be measured; leave it out"
             )
-    return own
+    return drawn_with
 
 
 def refuse(args: Any, given: Mapping[str, Any]) -> None:

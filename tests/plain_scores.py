@@ -39,9 +39,9 @@ def some_completions(policy, count=9):
 def plain_scores(policy, completions, prompt=PROMPT):
     """Score each completion's own tokens, (N, D), and give log pi, (N,)."""
     scores, log_probs = [], []
-    own_NT = completions.own_NT(completions.tokens_NT.shape[1])
+    scored_NT = completions.scored_NT(completions.tokens_NT.shape[1])
     parameters = [*policy.parameters.values()]
-    for tokens, own_T in zip(completions.unpadded, own_NT, strict=True):
+    for tokens, own_T in zip(completions.unpadded, scored_NT, strict=True):
         own = np.flatnonzero(own_T)
         inputs = torch.tensor([[*prompt, *tokens]], device=policy.device)
         with torch.enable_grad(), policy.differentiable():

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from mse_lab.commands.command_line import RESULTS, ROOT, Parser, refuse_empty_words
 from mse_lab.commands.process import conclude, set_up_console
-from mse_lab.commands.training_options import own_words
+from mse_lab.commands.training_options import mse_lab_words
 from mse_lab.console import NAME
 from mse_lab.errors import nearest
 from mse_lab.removed import refusal_of_words
@@ -60,15 +60,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    refuse_empty_words(parser, own_words(words))
-    if refused := refusal_of_words(list(own_words(words))):
+    refuse_empty_words(parser, mse_lab_words(words))
+    if refused := refusal_of_words(list(mse_lab_words(words))):
         parser.error(refused)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         parser.error(f"no command {words[0]}; {nearest(words[0], NAMES)}")
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        whose = commands.choices.get(arguments.command, parser)
-        whose.error(f"unrecognized arguments: {' '.join(unknown)}")
+        chosen = commands.choices.get(arguments.command, parser)
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     return arguments
 
 

@@ -19,7 +19,7 @@ WORDS = "--training"
 TRAINERS = ("trl", "ms-swift", "verl", "openrlhf", "nemo-rl")
 
 
-def own_words(words: Sequence[str]) -> Sequence[str]:
+def mse_lab_words(words: Sequence[str]) -> Sequence[str]:
     """Leave out the words that belong to a trainer, whose command is `advise`."""
     theirs = "advise" in words[:1] and WORDS in words
     return words[: words.index(WORDS)] if theirs else words

@@ -142,8 +142,8 @@ def _sort(step: int, state: State | None, *, asked: bool) -> str:
     """Say what a step's file holds; before the first step TRL writes evaluations alone."""
     if step == 0 or (state and step in state.evaluated):
         return "evaluated"
-    told = asked or not (state and state.evaluated) or step <= state.last_step
-    return "training" if told else "unknown"
+    trained = asked or not (state and state.evaluated) or step <= state.last_step
+    return "training" if trained else "unknown"
 
 
 def _left_out(sorts: Mapping[int, str], state: State | None) -> Iterator[LeftOut]:

@@ -102,7 +102,7 @@ def _without_bias(estimate: Floats, draws: Floats) -> Floats:
 
 def _mse_of_prompts(law: Law, moments: Moments) -> Floats:
     """E||g_hat - g||^2 of each prompt, (..., P)."""
-    return law.second - (2 * law.own_slope - 1) * moments.gradient2
+    return law.second - (2 * law.slope_alone - 1) * moments.gradient2
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,9 @@ class _Inputs:
         evaluated = law(self.moments)
         mse = _mse_of_prompts(evaluated, self.moments)
         gradient2 = self.moments.gradient2
-        return aggregate(mse, evaluated.slope, gradient2, self.between, evaluated.own_slope)
+        return aggregate(
+            mse, evaluated.slope, gradient2, self.between, evaluated.slope_alone
+        )
 
 
 @dataclass(frozen=True)
@@ -226,14 +228,19 @@ class Curves:
         law, drawn_law = slopes(estimate.moments), slopes(drawn.moments)
         means_P, gradient2 = errors_PR.mean(-1), estimate.moments.gradient2
         gradient_shift_BP = drawn.moments.gradient2 - gradient2
-        own_BP = drawn_law.own_slope
-        shift_BP = own_BP * self.noise.error_shift_BP + (1 - own_BP) * gradient_shift_BP
+        slope_alone_BP = drawn_law.slope_alone
+        shift_BP = (
+            slope_alone_BP * self.noise.error_shift_BP
+            + (1 - slope_alone_BP) * gradient_shift_BP
+        )
         shift_BP = shift_BP + self._value_shift(estimator, size)
         point, noise = (
-            aggregate(mse_P, at.slope, inputs.moments.gradient2, inputs.between, own_P)
-            for mse_P, at, inputs, own_P in (
-                (means_P, law, estimate, law.own_slope),
-                (means_P + shift_BP, drawn_law, drawn, own_BP),
+            aggregate(
+                mse_P, at.slope, inputs.moments.gradient2, inputs.between, slope_alone_P
+            )
+            for mse_P, at, inputs, slope_alone_P in (
+                (means_P, law, estimate, law.slope_alone),
+                (means_P + shift_BP, drawn_law, drawn, slope_alone_BP),
             )
         )
         return Curve(point, noise, self, lambda: errors_PR)
@@ -244,7 +251,7 @@ class Curves:
         """Decompose the MSE of each prompt, (P,), by its slope where that is known."""
         norm2 = self.moments.gradient2
         if slopes := self.slopes(estimator, size):
-            slope = slopes(self.moments).own_slope
+            slope = slopes(self.moments).slope_alone
             mean_norm2, inner = slope**2 * norm2, slope * norm2
         else:
             mean_norm2, inner = measure_mean(self.pools, estimator, size)

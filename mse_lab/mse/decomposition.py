@@ -102,7 +102,7 @@ def aggregate(
     slope_P: Floats,
     gradient2_P: Floats,
     between: Between,
-    own_slope_P: Floats | None = None,
+    slope_alone_P: Floats | None = None,
 ) -> Decomposition:
     """Decompose the aggregate's MSE, for u(x) = slope(x) g(x).
 
@@ -114,10 +114,10 @@ def aggregate(
         slope_P: slope(x), (..., P), unbiased times rbar.
         gradient2_P: ||g(x)||^2, (..., P).
         between: The products between prompts.
-        own_slope_P: slope(x), unbiased times <r_A, r_B>; the former where V is known.
+        slope_alone_P: slope(x), unbiased times <r_A, r_B>; the former where V is known.
     """
     count = gradient2_P.shape[-1] ** 2
-    own_slope_P = slope_P if own_slope_P is None else own_slope_P
+    slope_alone_P = slope_P if slope_alone_P is None else slope_alone_P
     with_itself = with_one = whole = between.whole
     if not (slope_P == 1).all():
         with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
@@ -125,7 +125,7 @@ def aggregate(
     cross = whole - 2 * with_one + with_itself
     return decompose(
         mse=np.asarray((mse_P.sum(-1) + cross) / count),
-        mean_norm2=((own_slope_P**2 * gradient2_P).sum(-1) + with_itself) / count,
-        inner=((own_slope_P * gradient2_P).sum(-1) + with_one) / count,
+        mean_norm2=((slope_alone_P**2 * gradient2_P).sum(-1) + with_itself) / count,
+        inner=((slope_alone_P * gradient2_P).sum(-1) + with_one) / count,
         norm2=(gradient2_P.sum(-1) + whole) / count,
     )

@@ -71,7 +71,7 @@ class Law(NamedTuple):
     second: Floats  # E||g_hat||^2.
     # <E g_hat, g> / ||g||^2, without bias times rbar; 1 for an unbiased estimator.
     slope: Floats
-    own_slope: Floats  # The same, without bias times <r_A, r_B>, for a prompt by itself.
+    slope_alone: Floats  # The same, without bias times <r_A, r_B>, for a prompt by itself.
 
 
 class _Sums(NamedTuple):
@@ -90,7 +90,7 @@ class _Coefficients(NamedTuple):
     wrong: Floats
     gradient: Floats
     slope: Floats
-    own_slope: Floats
+    slope_alone: Floats
 
 
 @lru_cache(maxsize=1024)
@@ -149,7 +149,7 @@ def _coefficients(
         wrong=chances(size - 1, 0, used) @ (sums.wrong_squares[:-1] / none) / size,
         gradient=chances(size - 2, 2, 2) @ products,
         slope=chances(size - 1, 1, 1) @ slopes,
-        own_slope=chances(size - 1, 2, 2) @ slopes,
+        slope_alone=chances(size - 1, 2, 2) @ slopes,
     )
 
 
@@ -223,7 +223,7 @@ class BinaryLaw:
         right = (moments.reward_norm2 - self.values[0] * moments.norm2) / self.span
         wrong, gradient2 = moments.norm2 - right, moments.gradient2 / self.span**2
         second = law.right * right + law.wrong * wrong + law.gradient * gradient2
-        return Law(second, law.slope / self.span, law.own_slope / self.span)
+        return Law(second, law.slope / self.span, law.slope_alone / self.span)
 
 
 def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:

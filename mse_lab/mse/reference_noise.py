@@ -71,14 +71,14 @@ def _square_products(pools: Pools) -> Floats:
     of_baseline_P = pools.reward_variance_P * (1 / (half - 1) - 1 / (2 * half))
     residuals2_PN = (pools.rewards_PN - pools.value_P[:, None]) ** 2
     residuals2_PN += of_baseline_P[:, None]
-    own_PN = residuals2_PN * pools.norms2_PN
+    each_PN = residuals2_PN * pools.norms2_PN
     residuals2 = pools.in_blocks(residuals2_PN)
     terms = residuals2[..., :, None] * residuals2[..., None, :] * pools.gram_PKGG**2
     pairs = terms.sum(-1) - np.diagonal(terms, axis1=-2, axis2=-1)
     size = pools.largest_group
-    means_PN = divide(pairs.reshape(own_PN.shape), size - 1, otherwise=np.nan)
+    means_PN = divide(pairs.reshape(each_PN.shape), size - 1, otherwise=np.nan)
     unknown_P1 = np.isnan(means_PN).any(-1, keepdims=True)
-    return np.where(unknown_P1, own_PN * own_PN.mean(-1, keepdims=True), means_PN)
+    return np.where(unknown_P1, each_PN * each_PN.mean(-1, keepdims=True), means_PN)
 
 
 def covariance_square_trace(pools: Pools) -> Floats:
@@ -107,9 +107,9 @@ def _gradient_variance(pools: Pools) -> Floats:
 
 def aggregate_norm2_error(pools: Pools) -> float:
     """Estimate the standard error of the aggregate's ||g||^2 where g is zero."""
-    own_P = covariance_square_trace(pools) / pools.reference_half**2
+    alone_P = covariance_square_trace(pools) / pools.reference_half**2
     others_P = without_diagonal(pools.halves_PP).sum(-1) ** 2
-    return float(np.sqrt((own_P + others_P).sum()) / pools.prompts**2)
+    return float(np.sqrt((alone_P + others_P).sum()) / pools.prompts**2)
 
 
 def _share_of_value(pools: Pools) -> Floats:

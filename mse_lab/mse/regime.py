@@ -123,9 +123,9 @@ def _borrow_spread(few: Floats, many: Floats) -> Floats:
     are left as they are.
     """
     degrees = len(few) - 1
-    own, other = (divide(part, part.mean()).var() for part in (few, many))
-    own *= len(few) / max(degrees, 1)
-    wider = (degrees + BORROWED * divide(other, own, 1.0)) / (degrees + BORROWED)
+    of_few, of_many = (divide(part, part.mean()).var() for part in (few, many))
+    of_few *= len(few) / max(degrees, 1)
+    wider = (degrees + BORROWED * divide(of_many, of_few, 1.0)) / (degrees + BORROWED)
     factor = math.sqrt(max(float(wider), 1.0))
     return np.asarray(few.mean() + factor * (few - few.mean()))
 

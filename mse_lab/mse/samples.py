@@ -185,8 +185,10 @@ class Samples:
         total_D = np.sum(self._gradients, axis=0, dtype=np.float64)
         return np.array(
             [
-                gradient_D.astype(np.float64) @ (total_D - own_D)
-                for gradient_D, own_D in zip(half._gradients, self._gradients, strict=True)
+                gradient_D.astype(np.float64) @ (total_D - prompt_D)
+                for gradient_D, prompt_D in zip(
+                    half._gradients, self._gradients, strict=True
+                )
             ]
         )
 

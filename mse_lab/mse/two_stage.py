@@ -100,7 +100,7 @@ def halves_of_pools(pools: Pools, whole: Moments) -> list[Halves]:
     rewards = pools.reference_rewards_PN.reshape(pools.prompts, 2, count).swapaxes(0, 1)
     products_P = without_diagonal(pools.between_PP).sum(1)
     moved_P = without_diagonal(pools.halves_PP).sum(1) / 2
-    own_P = math.sqrt(first_order_share(pools)) * np.diag(pools.halves_PP)
+    alone_P = math.sqrt(first_order_share(pools)) * np.diag(pools.halves_PP)
     first_order = replace(
         whole,
         norm2=by_half(each.norm2),
@@ -110,7 +110,7 @@ def halves_of_pools(pools: Pools, whole: Moments) -> list[Halves]:
         variance=rewards.var(-1, ddof=1),
         value_variance=rewards.var(-1, ddof=1) / count,
         value_trials=count,
-        gradient2=whole.gradient2 + sign_21 * own_P,
+        gradient2=whole.gradient2 + sign_21 * alone_P,
     )
     rest = replace(whole, gradient2=whole.gradient2 + sign_21 * noise_of_pairs(pools))
     return [

@@ -72,20 +72,20 @@ class Completions:
         }
         return Completions(**cut)
 
-    def own_NT(self, positions: int) -> Flags:
+    def scored_NT(self, positions: int) -> Flags:
         """Whether each of the first `positions` tokens is the policy's own, (N, T)."""
-        own_NT = np.arange(positions) < self.lengths_N[:, None]
+        scored_NT = np.arange(positions) < self.lengths_N[:, None]
         if self.mask_NT is not None:
             mask_NT = self.mask_NT[:, :positions]
-            own_NT[:, : mask_NT.shape[1]] &= mask_NT
-        return own_NT
+            scored_NT[:, : mask_NT.shape[1]] &= mask_NT
+        return scored_NT
 
     @property
-    def own_lengths_N(self) -> Ints:
+    def scored_lengths_N(self) -> Ints:
         """Number of the policy's own tokens: the length that estimators take."""
         if self.mask_NT is None:
             return self.lengths_N
-        return self.own_NT(self.tokens_NT.shape[1]).sum(1)
+        return self.scored_NT(self.tokens_NT.shape[1]).sum(1)
 
     @property
     def unpadded(self) -> list[Ints]:

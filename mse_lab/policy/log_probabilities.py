@@ -131,8 +131,8 @@ _token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
 
 def sum_over_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
     """Sum over the policy's own tokens of each completion: (..., N, T) to (..., N)."""
-    own_NT = torch.from_numpy(completions.own_NT(log_probs_NT.shape[-1]))
-    return torch.where(own_NT.to(log_probs_NT.device), log_probs_NT, 0).sum(-1)
+    scored_NT = torch.from_numpy(completions.scored_NT(log_probs_NT.shape[-1]))
+    return torch.where(scored_NT.to(log_probs_NT.device), log_probs_NT, 0).sum(-1)
 
 
 def _sum_log_probs(

@@ -105,9 +105,9 @@ def describe_first(
     except (InputError, ValueError, GaveUp):
         # It may need more than a bare answer; where it fails, the measurement says so.
         return lines
-    told = "" if of_right != of_wrong else "; it does not tell bare answers apart"
+    addition = "" if of_right != of_wrong else "; it does not tell bare answers apart"
     rewards = f"{of_right:g} for its reference answer {shown(right)}"
-    return [*lines, f"rewards: {rewards}, {of_wrong:g} for {shown(wrong)}{told}"]
+    return [*lines, f"rewards: {rewards}, {of_wrong:g} for {shown(wrong)}{addition}"]
 
 
 def describe_completion(prompt: Prompt, text: str, reward: float) -> str:

@@ -229,13 +229,13 @@ def _of_trl(arguments: Mapping[str, Any]) -> str:
     if drawn and each and steps:
         own["processes"] = drawn // (each * steps)
     always = {trainer.size, "scale_rewards", "loss_type", *trainer.batch.step}
-    told = {name: value for name, value in own.items() if value is not None}
+    given = {name: value for name, value in own.items() if value is not None}
     for name, row in trainer.settings.items():
-        others = {key: value for key, value in told.items() if key != name}
-        usual = told.get(name) == trainer.value(name, others)
+        others = {key: value for key, value in given.items() if key != name}
+        usual = given.get(name) == trainer.value(name, others)
         if row.probe or (usual and name not in always):
-            told.pop(name, None)
-    return _yaml(training={"trainer": "trl", **told})
+            given.pop(name, None)
+    return _yaml(training={"trainer": "trl", **given})
 
 
 def _fill_in(

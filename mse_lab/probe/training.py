@@ -176,10 +176,10 @@ def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
     updates = passes * found.drawn / found.step
     drawing, stepping = _drawing(reading), [one for one in batch.step if one != "size"]
     both = {*drawing} & {*stepping}
-    told = [one for one in [*drawing, *stepping] if one not in both]
-    told += [batch.passes] if batch.passes and passes != 1 else []
-    if updates > 1 and {*told} & {*values}:
-        yield f"{math.ceil(updates)} updates a batch ({reading.list(told)})"
+    named = [one for one in [*drawing, *stepping] if one not in both]
+    named += [batch.passes] if batch.passes and passes != 1 else []
+    if updates > 1 and {*named} & {*values}:
+        yield f"{math.ceil(updates)} updates a batch ({reading.list(named)})"
 
 
 def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:

@@ -217,9 +217,9 @@ NO_CHEAPER = 0.99
 def _label(advice: Advice, price: Price) -> str:
     title = TRAINERS[advice.setting.trainer].title
     name = f"{display_name(price.estimator)}, G = {price.group_size}"
-    whose = "yours: " if price.estimator == advice.setting.estimator else ""
+    yours = "yours: " if price.estimator == advice.setting.estimator else ""
     return {
-        "present": f"{whose}{name}",
+        "present": f"{yours}{name}",
         "same loss": f"the same, G = {price.group_size}",
         "same trainer": f"best of {title}: {name}",
         "any": f"best of all: {name}",

@@ -147,7 +147,7 @@ class _Looks:
         self.warnings: tuple[str, ...] = ()
         self._subject, self._order, self._store = subject, order, store
         self._question, self._line = question, line
-        self._told = False  # Whether completions of equal rewards were shown.
+        self._shown = False  # Whether completions of equal rewards were shown.
 
     def at(self, look: Look) -> bool:
         """Look; return whether to stop."""
@@ -163,9 +163,9 @@ class _Looks:
         self.warnings = warn_of_samples(subject, sampled)
         self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
         differ = sum(map(rewards_differ, self.prompts))
-        if not differ and not self._told:
+        if not differ and not self._shown:
             line.tell(partial(_first_completions, subject, order, sampled))
-            self._told = True
+            self._shown = True
         if differ < LEAST_SIGNALS:
             line.say(look.prompts, look.drawn, f"rewards differ within {differ} so far")
             return False
@@ -187,7 +187,7 @@ class _Deadline:
         spent = time.monotonic() - self._began
         return not self._drawn or spent * look.drawn / self._drawn <= self._seconds
 
-    def heed(self, drawn: int) -> None:
+    def count(self, drawn: int) -> None:
         """Refuse to go on for longer; else count what is drawn next."""
         if time.monotonic() - self._began > self._seconds:
             raise InputError(
@@ -222,7 +222,7 @@ def sample_until(
         seen = _Looks(subject, order, store, question, line)
 
         def measure(batch: Batch) -> list[SampledPrompt]:
-            deadline.heed(size([batch]))
+            deadline.count(size([batch]))
             return sample_batch(subject, batch, checked=order[0])
 
         line.tell(partial(first_prompt, subject))

@@ -76,7 +76,7 @@ def fill(
             store[item] = measured
         tally = add_up([tally, Tally.of(size([batch]), found)])
         show()
-    processes.meet(show)
+    processes.barrier(show)
     show()
 
 

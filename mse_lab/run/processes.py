@@ -99,7 +99,7 @@ class Processes:
         """Share this process's tally; the first process returns the sum of all."""
         return tally
 
-    def meet(self, watch: Callable[[], object] = lambda: None) -> None:
+    def barrier(self, watch: Callable[[], object] = lambda: None) -> None:
         """Wait until all processes are here; meanwhile call `watch` now and then."""
 
     @contextmanager

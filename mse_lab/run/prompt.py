@@ -44,7 +44,7 @@ class CompletionPool:
     def lines(self, prompt: Prompt) -> list[str]:
         """Give the pool's lines of `completions.jsonl`."""
         drawn = self.completions
-        drawn_so = (drawn.own_lengths_N, drawn.ended_N, drawn.log_probs_N)
+        drawn_so = (drawn.scored_lengths_N, drawn.ended_N, drawn.log_probs_N)
         columns = (self.texts, self.rewards_N, *drawn_so)
         return [
             json.dumps(
@@ -134,7 +134,7 @@ def summarise(
     drawn = concatenate([pool.completions for pool in pools])
     return CompletionSummary(
         lines="\n".join(lines),
-        mean_length=float(drawn.own_lengths_N.mean()),
+        mean_length=float(drawn.scored_lengths_N.mean()),
         truncated=1 - float(drawn.ended_N.mean()),
         given_up=sum(pool.given_up for pool in pools),
         **describe_tokens(drawn.unpadded, drawn.ended_N),
@@ -174,7 +174,7 @@ def _arrays(
 ) -> PromptArrays:
     return PromptArrays(
         rewards_N=pool.rewards_N,
-        lengths_N=pool.completions.own_lengths_N,
+        lengths_N=pool.completions.scored_lengths_N,
         gram_KGG=np.stack([block.gram_NN for block in blocks]),
         products_N=np.concatenate([block.products_N for block in blocks]),
         reference_rewards_N=reference_pool.rewards_N,

@@ -23,7 +23,7 @@ from mse_lab.run.memory import attempt
 from mse_lab.run.prompt import CompletionPool, draw_pools, refuse_scores, summarise
 from mse_lab.run.subject import Subject, law_gap
 from mse_lab.scores.recorder import Weighted
-from mse_lab.scores.reference import meet_weighted
+from mse_lab.scores.reference import add_weighted_gradients
 from mse_lab.scores.score_block import Scores, Scoring, score_block
 
 POOL = "advice"
@@ -61,7 +61,7 @@ def _gradient_gap(
         def add(name: str, gradient: Tensor) -> None:
             keeper.add(name, [gradient])
 
-        meet_weighted(policy, tokens, scored, weights_K, add, most)
+        add_weighted_gradients(policy, tokens, scored, weights_K, add, most)
         return keeper.vector
 
     plain_D = attempt(subject.memory.reference, differentiate)

@@ -63,7 +63,7 @@ def measuring(
     when all input is known to be usable.
     """
     processes, store = context.spec.processes, Shards(kind, context)
-    processes.meet()
+    processes.barrier()
     with processes.locked(context.spec.results.path):
         processes.agree(lambda: _begin(context, store, fresh=fresh))
         yield store

@@ -70,7 +70,7 @@ class Drawn:
         self, subject: Subject, index: int, drawn: Completions, recomputed_N: Floats
     ) -> PromptChecks:
         """Compare both pools of a prompt with the policy, by the recomputed law."""
-        gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N)
+        gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.scored_lengths_N)
         return PromptChecks(law_gap=gap)
 
     def checks(self, prompts: Sequence[PromptMeasurement]) -> list[Check]:

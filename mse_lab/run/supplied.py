@@ -59,7 +59,7 @@ class FromFile(Drawn):
         """Compare them also with other samplers, and with the engine that drew them."""
         gap = np.nan
         if "log_probs" in self._supplied.form:
-            gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.own_lengths_N)
+            gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.scored_lengths_N)
         log_ratios_NT = self._engine_log_ratios(subject, index, drawn)
         return PromptChecks(
             law_gap=gap,
@@ -101,7 +101,7 @@ class FromFile(Drawn):
         )
         longest = policy_NT.shape[1]
         ratios_NT = policy_NT.double().cpu().numpy() - engine_NT[:, :longest]
-        return np.where(drawn.own_NT(longest), ratios_NT, 0.0)
+        return np.where(drawn.scored_NT(longest), ratios_NT, 0.0)
 
     def checks(self, prompts: Sequence[PromptMeasurement]) -> list[Check]:
         """Test whether other samplers explain them better."""

@@ -59,7 +59,7 @@ class TorchrunProcesses(Processes):
         self.rank, self.count = rank, count
         self._store = PrefixStore("mse_lab", store)
         # All processes meet and deal in the same order, so these numbers make equal keys.
-        self._meetings = self._deals = 0
+        self._barriers = self._deals = 0
 
     def assign_device(self, probe: Probe) -> Probe:
         """Give the probe with the GPU of this process, unless the probe names one."""
@@ -85,17 +85,17 @@ class TorchrunProcesses(Processes):
 
     def agree(self, decide: Callable[[], T], kind: Any = Any) -> T:
         """Let the first process decide; all return its decision, of the type `kind`."""
-        key, adapter = f"decision/{self._meetings}", TypeAdapter(kind)
+        key, adapter = f"decision/{self._barriers}", TypeAdapter(kind)
         if self.first:
             self._set(key, adapter.dump_python(decide(), mode="json"))
-        self.meet()
+        self.barrier()
         return adapter.validate_python(self._get(key))
 
     def gather(self, value: T) -> list[T]:
         """Return the values of all processes, which JSON can hold, by rank."""
-        key = f"value/{self._meetings}"
+        key = f"value/{self._barriers}"
         self._set(f"{key}/{self.rank}", value)
-        self.meet()
+        self.barrier()
         return [self._get(f"{key}/{rank}") for rank in range(self.count)]
 
     def deal(self, todo: Sequence[T]) -> Iterator[T]:
@@ -103,7 +103,7 @@ class TorchrunProcesses(Processes):
         self._deals += 1
         key = f"deal/{self._deals}"
         while True:
-            self._heed_complaints()
+            self._end_on_complaint()
             with noticing_loss():
                 turn = int(self._store.add(key, 1)) - 1
             if turn >= len(todo):
@@ -120,14 +120,14 @@ class TorchrunProcesses(Processes):
             texts = [self._store.get(key) for key in keys if self._store.check([key])]
         return add_up(Tally(*json.loads(text)) for text in texts)
 
-    def meet(self, watch: Callable[[], object] = lambda: None) -> None:
+    def barrier(self, watch: Callable[[], object] = lambda: None) -> None:
         """Wait until all processes are here; raise ProcessLost if one is gone."""
-        self._meetings += 1
+        self._barriers += 1
         with noticing_loss():
             arrived = distributed.all_reduce(torch.zeros(1), async_op=True)
             # Python hears no Ctrl-C while torch waits.
             while not arrived.is_completed():
-                self._heed_complaints()
+                self._end_on_complaint()
                 watch()
                 time.sleep(PAUSE)
             arrived.wait()
@@ -148,7 +148,7 @@ class TorchrunProcesses(Processes):
                     f"{folder}: not the folder that process 0 writes to; give one that all "
                     "machines share as --out"
                 )
-            self.meet()
+            self.barrier()
             yield
 
     def complain(self, say: Callable[[str], None], end: Ending) -> None:
@@ -165,7 +165,7 @@ class TorchrunProcesses(Processes):
         with suppress(RuntimeError):
             self._store.set("said", str(end.status))
 
-    def _heed_complaints(self) -> None:
+    def _end_on_complaint(self) -> None:
         """End this process if another one has an error, once that is printed.
 
         As soon as one process ends, torchrun ends the others of its machine.

@@ -54,7 +54,7 @@ class _Uses(TorchFunctionMode):
 
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         super().__init__()
-        self.met: list[_Use] = []  # Products and lookups.
+        self.entries: list[_Use] = []  # Products and lookups.
         self.other = False  # Whether one is used in any other way.
         self._names = {id(tensor): name for name, tensor in parameters.items()}
         self._alive = list(parameters.values())
@@ -76,12 +76,12 @@ class _Uses(TorchFunctionMode):
             self._alive.append(result)
         return result
 
-    def _meet(
+    def _record(
         self, name: str, biased: str | None, x: Tensor, counts: Tensor | None, y: Tensor
     ) -> Tensor:
         # Part of the graph where a parameter is used twice in a row.
         leaf = y if y.requires_grad else y.requires_grad_()
-        self.met.append(_Use(name, biased, x.detach(), x._version, counts, leaf))
+        self.entries.append(_Use(name, biased, x.detach(), x._version, counts, leaf))
         return leaf.clone()
 
     def _multiply(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
@@ -90,7 +90,7 @@ class _Uses(TorchFunctionMode):
         if named is None or id(input) in self._names:
             self.other = True
             return result
-        return self._meet(named, biased, input, None, result)
+        return self._record(named, biased, input, None, result)
 
     def _look_up(
         self,
@@ -105,13 +105,13 @@ class _Uses(TorchFunctionMode):
         self.other |= max_norm is not None or scale_grad_by_freq
         counts = None if padding_idx is None else input != padding_idx % len(weight)
         result = nn.functional.embedding(input, weight)
-        return self._meet(self._names[id(weight)], None, input, counts, result)
+        return self._record(self._names[id(weight)], None, input, counts, result)
 
     def once_each(self, names: Iterable[str]) -> bool:
         """Whether each is used once, in this way, and no input was overwritten since."""
-        pairs = [(use.name, use.biased) for use in self.met]
+        pairs = [(use.name, use.biased) for use in self.entries]
         used = sorted(name for pair in pairs for name in pair if name is not None)
-        changed = any(use.input._version != use.version for use in self.met)
+        changed = any(use.input._version != use.version for use in self.entries)
         return used == sorted(names) and not changed and not self.other
 
 
@@ -163,12 +163,12 @@ def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     uses = _Uses(values)
     with uses:
         results = call.run(values)
-    if not uses.once_each(call.own):
+    if not uses.once_each(call.names):
         raise NoExactScore("its parameters are not multiplied with or looked up once each")
     _check_same(results, call.results)
-    pulled = _pull_back(results, gradients, [use.result for use in uses.met])
+    pulled = _pull_back(results, gradients, [use.result for use in uses.entries])
     found: dict[str, Factor] = {}
-    for use, d in zip(uses.met, pulled, strict=True):
+    for use, d in zip(uses.entries, pulled, strict=True):
         found |= use.factors(call, d, values[use.name].dtype)
     return found
 

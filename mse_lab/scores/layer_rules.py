@@ -98,7 +98,7 @@ def are_fused_experts(call: Call) -> bool:
         all(hasattr(module, mark) for mark in _MARKS)
         and not module.has_post_expert_norm
         and not getattr(module, "_is_expert_parallel", False)
-        and all("." not in local for local in call.own)
+        and all("." not in local for local in call.names)
         and len(call.inputs) == 3
         and len(call.results) == 1
         and agree(_Experts(call).run(), call.results[0].flatten(0, -2))
@@ -179,7 +179,7 @@ def _is_as_written(call: Call) -> bool:
     replaced = "forward" in vars(module) and not hasattr(module, "_hf_hook")
     stored = all(
         local in ("weight", "bias") and type(getattr(module, local)) is nn.Parameter
-        for local in call.own
+        for local in call.names
     )
     plain = not isinstance(module, nn.Embedding) or (
         module.max_norm is None and not module.scale_grad_by_freq
@@ -205,16 +205,16 @@ def _affine(call: Call, gradients: list[Tensor]) -> dict[str, Dense]:
 
     The slope is what the result gains where all entries of the weight go from 0 to 1.
     """
-    own = dict(call.module.named_parameters(recurse=False))
-    zeros = {local: torch.zeros_like(parameter) for local, parameter in own.items()}
+    direct = dict(call.module.named_parameters(recurse=False))
+    zeros = {local: torch.zeros_like(parameter) for local, parameter in direct.items()}
     (d,), (at_zero,) = gradients, call.run(zeros)
-    (at_one,) = call.run(zeros | {"weight": torch.ones_like(own["weight"])})
+    (at_one,) = call.run(zeros | {"weight": torch.ones_like(direct["weight"])})
     slope = at_one - at_zero
     if not call.common:
         d, slope = call.split(d), call.split(slope)
 
     def summed(each: Tensor) -> Dense:
-        middle = tuple(range(1, each.dim() - own["weight"].dim()))
+        middle = tuple(range(1, each.dim() - direct["weight"].dim()))
         return Dense(each.sum(middle) if middle else each)
 
     return {"weight": summed(d * slope), "bias": summed(d)}
@@ -226,7 +226,7 @@ def _may_be_affine(call: Call) -> bool:
     weight = parameters.get("weight")
     return (
         weight is not None
-        and set(call.own) <= set(parameters) <= {"weight", "bias"}
+        and set(call.names) <= set(parameters) <= {"weight", "bias"}
         and all(parameter.shape == weight.shape for parameter in parameters.values())
         and [one.shape for one in call.results] == [one.shape for one in call.inputs]
         and len(call.results) == 1

@@ -106,12 +106,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 class Call:
     """One call of a module that answers for parameters, its tensors outside any graph.
 
-    `own` are the parameters that it answers for: name inside the module -> name.
+    `names` are the parameters that it answers for: name inside the module -> name.
     """
 
     owner: str
     module: nn.Module
-    own: dict[str, str]
+    names: dict[str, str]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: list[Tensor]
@@ -154,8 +154,8 @@ class Call:
         return parts
 
     def values(self) -> dict[str, Tensor]:
-        """Give the own parameters' values, by their names inside the module."""
-        return {local: self.module.get_parameter(local).detach() for local in self.own}
+        """Give the parameters' values, by their names inside the module."""
+        return {local: self.module.get_parameter(local).detach() for local in self.names}
 
     def run(self, values: dict[str, Tensor], index: int | None = None) -> list[Tensor]:
         """Run the module once more with these values of parameters.
@@ -230,11 +230,11 @@ class ModuleHooks:
         self.shared = shared  # The first of these, the prompt's.
         self._model = model
 
-    def meet_call(self, call: Call) -> bool:
+    def take_call(self, call: Call) -> bool:
         """Take a call, and say whether gradients are to be met."""
         raise NotImplementedError
 
-    def meet_gradients(self, call: Call, gradients: list[Tensor]) -> None:
+    def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
         """Take the gradients of its results; its module may be run once more."""
         raise NotImplementedError
 
@@ -244,9 +244,9 @@ class ModuleHooks:
         with ExitStack() as self._stack:
             see = self._model.register_forward_pre_hook(self._see_tokens, with_kwargs=True)
             self._stack.callback(see.remove)
-            for owner, own in owned.items():
+            for owner, names in owned.items():
                 module = self._model.get_submodule(owner)
-                hook = partial(self._forward, owner, own)
+                hook = partial(self._forward, owner, names)
                 handle = module.register_forward_hook(hook, with_kwargs=True)
                 self._stack.callback(handle.remove)
                 if is_product(module):
@@ -263,7 +263,7 @@ class ModuleHooks:
     def _forward(
         self,
         owner: str,
-        own: dict[str, str],
+        names: dict[str, str],
         module: nn.Module,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -272,8 +272,8 @@ class ModuleHooks:
         if self.replaying:
             return None
         batch = Batch(self.rows, self.tokens, self.shared)
-        call = Call(owner, module, own, args, kwargs, results_in(output), batch)
-        if not self.meet_call(call):
+        call = Call(owner, module, names, args, kwargs, results_in(output), batch)
+        if not self.take_call(call):
             return None
         exposed: list[Tensor] = []
         expose = partial(_expose, call, len(call.results) > 1, exposed)
@@ -295,6 +295,6 @@ class ModuleHooks:
         ]
         self.replaying = True
         try:
-            self.meet_gradients(call, found)
+            self.take_gradients(call, found)
         finally:
             self.replaying = False

@@ -180,9 +180,9 @@ def _reduce_split(outer: OuterProducts, reference_RC: Tensor | None) -> Reduced:
     """Split columns by the span of the shared ones: coordinates in it, and rests."""
     rows, columns, shared = outer
     basis_CS, triangle_SS = torch.linalg.qr(columns[0, :shared].mT)
-    own = columns[:, shared:]
-    coordinates = own @ basis_CS
-    rest = own - coordinates @ basis_CS.mT
+    after = columns[:, shared:]
+    coordinates = after @ basis_CS
+    rest = after - coordinates @ basis_CS.mT
     # The shared columns' own coordinates are what the decomposition gives with the basis.
     first = triangle_SS.mT.expand(len(columns), -1, -1)
     inside = OuterProducts(rows, torch.cat([first, coordinates], 1))

@@ -22,7 +22,7 @@ from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
 from mse_lab.scores.module_hooks import replaced_forward
 from mse_lab.scores.recorder import Recorder
-from mse_lab.scores.scoring_plan import own_parameters
+from mse_lab.scores.scoring_plan import direct_parameters
 
 
 class _Given(BaseModelOutputWithPast):
@@ -36,12 +36,12 @@ class _Given(BaseModelOutputWithPast):
 class SlicedHead:
     """A policy's output head, from the last hidden states to log-probabilities.
 
-    `module` is the linear map to the logits, `own` are its parameters that count.
+    `module` is the linear map to the logits, `names` are its parameters that count.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.module: nn.Linear = policy.model.get_output_embeddings()
-        self.own = own_parameters(policy, self.module)
+        self.names = direct_parameters(policy, self.module)
         self._policy, self._model = policy, policy.model
 
     @contextmanager
@@ -88,10 +88,10 @@ class SlicedHead:
     ) -> Tensor:
         """Compute log pi(Y_i | x) as `policy.log_probabilities` does, (N,).
 
-        The recorder meets the head's factors in the backward pass.
+        The recorder takes the head's factors in the backward pass.
         """
         hidden, tokens = self._run(prompt, completions, padding)
-        for name in self.own.values():
+        for name in self.names.values():
             recorder.expect(name)
         found = _token_log_probs(self, recorder, hidden, tokens)
         return sum_over_tokens(found, completions)
@@ -144,8 +144,8 @@ class _LogitGradients:
         _, part = index
         with torch.enable_grad():
             raw, scaled = self._head.logits(self._hidden, part)
-        own = self._tokens[..., None] == self._numbers[part]
-        minus = torch.exp(scaled.detach() - self._total[..., None]).sub_(own.to(scaled))
+        chosen = self._tokens[..., None] == self._numbers[part]
+        minus = torch.exp(scaled.detach() - self._total[..., None]).sub_(chosen.to(scaled))
         return torch.autograd.grad(scaled, raw, minus * -self._scale[..., None])[0]
 
 
@@ -161,8 +161,8 @@ class _SlicedTokenLogProbs(torch.autograd.Function):
             _, scaled = head.logits(hidden, part)
             place = tokens - part.start
             inside = (place >= 0) & (place < scaled.shape[-1])
-            own_logit = scaled.gather(-1, (place * inside)[..., None])[..., 0]
-            chosen = torch.where(inside, own_logit, chosen.to(own_logit))
+            chosen_logit = scaled.gather(-1, (place * inside)[..., None])[..., 0]
+            chosen = torch.where(inside, chosen_logit, chosen.to(chosen_logit))
             totals.append(scaled.logsumexp(-1))
         total = torch.stack(totals).logsumexp(0)
         ctx.head, ctx.recorder = head, recorder
@@ -182,8 +182,8 @@ class _SlicedTokenLogProbs(torch.autograd.Function):
             "weight": OuterProducts(rows, hidden),
             "bias": Dense(torch.cat(bias, 1)),
         }
-        for local, name in ctx.head.own.items():
-            ctx.recorder.meet(name, factors[local])
+        for local, name in ctx.head.names.items():
+            ctx.recorder.take_factor(name, factors[local])
         return None, None, pulled.to(hidden), None
 
 

@@ -26,7 +26,7 @@ from mse_lab.scores.factors import at_least_float32, slices
 from mse_lab.scores.module_hooks import replaced_forward
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.recorder import Weighted, decoder_layers
-from mse_lab.scores.reference import inner_product, meeting_gradients
+from mse_lab.scores.reference import gradient_hooks, inner_product
 from mse_lab.scores.sketches import SCORE_BUCKETS, Sketch
 
 # Prompt, completions, padding -> log pi(Y_i | x), (N,).
@@ -80,7 +80,7 @@ class PlainBackward:
         np.fill_diagonal(gram_NN, norms2_N)
         return gram_NN
 
-    def _meet(self, index: int, one: Sketch | None, name: str, gradient: Tensor) -> None:
+    def _take(self, index: int, one: Sketch | None, name: str, gradient: Tensor) -> None:
         """Take a completion's gradient in one parameter."""
         flat = at_least_float32(gradient.flatten())
         self.norms2[name][index] = inner_product(flat, flat)
@@ -104,7 +104,7 @@ class PlainBackward:
             one = None
             if self._sketched:
                 one = Sketch(self._policy.parameters, seed, SCORE_BUCKETS)
-            with meeting_gradients(self._policy, partial(self._meet, index, one)):
+            with gradient_hooks(self._policy, partial(self._take, index, one)):
                 log_prob = log_probs(prompt, some[index : index + 1], padding).sum()
                 # An expert that counts may have no part in a completion.
                 if log_prob.requires_grad:

@@ -75,7 +75,7 @@ class Recorder(ModuleHooks):
     def recording(self, *, without: nn.Module | None = None) -> Iterator[None]:
         """Meet every module of the plan, but for one met elsewhere, inside the block."""
         owned = {
-            owner: answer.own
+            owner: answer.names
             for owner, answer in self._plan.items()
             if self._policy.model.get_submodule(owner) is not without
         }
@@ -87,7 +87,7 @@ class Recorder(ModuleHooks):
         for name in expected.keys() - self.norms2.keys():
             # Without a reference nothing says which of the others the policy depends on.
             if self._reference is not None and not any(
-                name in answer.own.values() for answer in self._plan.values()
+                name in answer.names.values() for answer in self._plan.values()
             ):
                 raise refuse(self._policy, name, "the calibration pass did not use it")
             # No completion of the block depends on it.
@@ -113,14 +113,14 @@ class Recorder(ModuleHooks):
         parts, self._parts = self._parts, None
         for name in list(parts[0]):
             for uses in zip(*(part.pop(name) for part in parts), strict=True):
-                self.meet(name, join_completions(uses))
+                self.take_factor(name, join_completions(uses))
 
     def expect(self, name: str) -> None:
-        """Count a use of a parameter, whose factor will be met."""
+        """Count a use of a parameter, whose factor will come."""
         if not self._counted:
             self._awaited[name] += 1
 
-    def meet(self, name: str, factor: Factor) -> None:
+    def take_factor(self, name: str, factor: Factor) -> None:
         """Take the factor of one use; the last one reduces the parameter's scores."""
         if self._parts is not None:
             self._parts[-1][name].append(factor)
@@ -130,29 +130,29 @@ class Recorder(ModuleHooks):
         if not self._awaited[name]:
             self._reduce(name)
 
-    def meet_call(self, call: Call) -> bool:
+    def take_call(self, call: Call) -> bool:
         """Await the factors of a call's parameters."""
         if not call.attributed:
             raise self._refuse(call, "its batch is not the completions'")
         if not self._plan[call.owner].rule.keeps_results:
             call.results = []
-        for name in call.own.values():
+        for name in call.names.values():
             self.expect(name)
         return True
 
-    def meet_gradients(self, call: Call, gradients: list[Tensor]) -> None:
-        """Meet the factors of a call's parameters, by the module's rule."""
+    def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
+        """Take the factors of a call's parameters, by the module's rule."""
         if call.changed:
             raise self._refuse(call, "its input is changed after the call")
         try:
             found = self._plan[call.owner].rule.factors(call, gradients)
         except NoExactScore as no:
             raise self._refuse(call, no.reason) from None
-        for local, name in call.own.items():
-            self.meet(name, found[local])
+        for local, name in call.names.items():
+            self.take_factor(name, found[local])
 
     def _refuse(self, call: Call, reason: str) -> InputError:
-        return refuse(self._policy, next(iter(call.own.values())), reason)
+        return refuse(self._policy, next(iter(call.names.values())), reason)
 
     def _reduce(self, name: str) -> None:
         factors, parameter = self._factors.pop(name), self._policy.parameters[name]

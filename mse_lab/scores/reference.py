@@ -52,7 +52,7 @@ class Reference:
 
 
 @contextmanager
-def meeting_gradients(policy: Policy, see: Callable[[str, Tensor], None]) -> Iterator[None]:
+def gradient_hooks(policy: Policy, see: Callable[[str, Tensor], None]) -> Iterator[None]:
     """Hand each parameter's name and gradient over as soon as a backward pass has it."""
 
     def hand_over(name: str, parameter: Tensor) -> None:
@@ -108,12 +108,14 @@ def weighted_gradient(
         else:
             sums[name] = gradient if gradient.dtype == torch.float64 else gradient.float()
 
-    log_probs_N = meet_weighted(policy, prompt, completions, weights_N, add, max_batch)
+    log_probs_N = add_weighted_gradients(
+        policy, prompt, completions, weights_N, add, max_batch
+    )
     # Autograd reaches the parameters in the order of the pass; sketches want the model's.
     return {name: sums[name] for name in policy.parameters if name in sums}, log_probs_N
 
 
-def meet_weighted(
+def add_weighted_gradients(
     policy: Policy,
     prompt: list[int],
     completions: Completions,
@@ -128,7 +130,7 @@ def meet_weighted(
     distinct, place_N = completions.distinct()
     weights_N = np.bincount(place_N, weights_N).astype(np.float64)
     log_probs = np.empty(len(distinct))
-    with torch.enable_grad(), meeting_gradients(policy, add):
+    with torch.enable_grad(), gradient_hooks(policy, add):
         prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
         for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):

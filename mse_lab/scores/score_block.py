@@ -31,7 +31,7 @@ from mse_lab.policy.policy import Policy
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.plain_backward import PlainBackward, plain_passes
 from mse_lab.scores.recorder import Recorder, Weighted, recomputed_layers
-from mse_lab.scores.reference import inner_product, meeting_gradients
+from mse_lab.scores.reference import gradient_hooks, inner_product
 from mse_lab.scores.scoring_plan import missing_rule
 from mse_lab.scores.shared_prompt import prompt_once
 
@@ -169,14 +169,14 @@ def _by_autograd(
     """Give ||W||^2 and <W, rbar> of a batch's first completion, in every parameter."""
     found: dict[str, tuple[float, float]] = {}
 
-    def meet(name: str, gradient: Tensor) -> None:
+    def take(name: str, gradient: Tensor) -> None:
         found[name] = (
             inner_product(gradient, gradient),
             inner_product(gradient, reference[name]),
         )
 
     passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)
-    with passes as log_probs, meeting_gradients(policy, meet):
+    with passes as log_probs, gradient_hooks(policy, take):
         log_probs(prompt, batch, 0)[0].backward()
     return found
 

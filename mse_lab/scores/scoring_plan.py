@@ -22,12 +22,12 @@ from mse_lab.policy.policy import Policy
 from mse_lab.scores.autograd_rule import too_large_for
 from mse_lab.scores.layer_rules import RULES, Rule
 from mse_lab.scores.module_hooks import Call, ModuleHooks, NoExactScore, is_out_of_memory
-from mse_lab.scores.reference import meeting_gradients
+from mse_lab.scores.reference import gradient_hooks
 
 # Rows and tokens of the calibration pass. Rows are recognised by these sizes and their
-# product, which other sizes of a model are unlikely to have. OWN_TOKENS tokens of each row
-# get log-probabilities.
-ROWS, TOKENS, OWN_TOKENS = 3, 13, 3
+# product, which other sizes of a model are unlikely to have. SCORED_TOKENS tokens of each
+# row get log-probabilities.
+ROWS, TOKENS, SCORED_TOKENS = 3, 13, 3
 
 _UNCALLED = "it is not called"
 
@@ -38,7 +38,7 @@ Owned = dict[str, dict[str, str]]
 class Answer(NamedTuple):
     """What a module answers for (name inside it -> name), and by which rule."""
 
-    own: dict[str, str]
+    names: dict[str, str]
     rule: Rule
 
 
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 ScoringPlan = dict[str, Answer]
 
 
-def own_parameters(policy: Policy, module: nn.Module) -> dict[str, str]:
+def direct_parameters(policy: Policy, module: nn.Module) -> dict[str, str]:
     """Name a module's own parameters that count: name inside it -> name."""
     names = {id(parameter): name for name, parameter in policy.parameters.items()}
     return {
@@ -82,7 +82,7 @@ def _calibrate(policy: Policy) -> None:
     numbers = np.random.default_rng(0).integers(vocabulary, size=size)
     tokens = torch.from_numpy(numbers).to(policy.device)
     with torch.enable_grad():
-        output = policy.model(tokens, use_cache=False, logits_to_keep=OWN_TOKENS)
+        output = policy.model(tokens, use_cache=False, logits_to_keep=SCORED_TOKENS)
         policy.log_probabilities(output.logits)[..., 0].sum().backward()
 
 
@@ -93,11 +93,11 @@ class _Survey(ModuleHooks):
         super().__init__(policy.model, ROWS, shared=0)
         self.reached: set[str] = set()
         self.doubts = dict.fromkeys(modules, _UNCALLED)
-        gradients = meeting_gradients(policy, lambda name, _: self.reached.add(name))
+        gradients = gradient_hooks(policy, lambda name, _: self.reached.add(name))
         with gradients, self.hooked({name: {} for name in modules}):
             _calibrate(policy)
 
-    def meet_call(self, call: Call) -> bool:
+    def take_call(self, call: Call) -> bool:
         """Check whose rows are whose; await no gradients."""
         if not call.attributed:
             self.doubts[call.owner] = "its batch is not the completions'"
@@ -126,12 +126,12 @@ class _Trial(ModuleHooks):
         for owner in +self._unanswered:
             self.doubts.setdefault(owner, "no gradient reaches its result")
 
-    def meet_call(self, call: Call) -> bool:
+    def take_call(self, call: Call) -> bool:
         """Await the gradient of its results."""
         self._unanswered[call.owner] += 1
         return True
 
-    def meet_gradients(self, call: Call, gradients: list[Tensor]) -> None:
+    def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
         """Take the first rule that fits; for several calls, one that fits them all."""
         self._unanswered[call.owner] -= 1
         if call.changed:
@@ -157,15 +157,15 @@ def _hand_up(policy: Policy, owned: Owned, doubts: dict[str, str]) -> Owned:
     """Let surrounding modules answer for those in doubt, and for their like."""
     patterns = {kind(owner): reason for owner, reason in doubts.items()}
     found: Owned = {}
-    for owner, own in owned.items():
+    for owner, names in owned.items():
         reason = patterns.get(kind(owner))
         parent, _, last = owner.rpartition(".")
         if reason is None:
-            found.setdefault(owner, {}).update(own)
+            found.setdefault(owner, {}).update(names)
         elif not parent:
-            raise refuse(policy, next(iter(own.values())), reason)
+            raise refuse(policy, next(iter(names.values())), reason)
         else:
-            inside = {f"{last}.{local}": name for local, name in own.items()}
+            inside = {f"{last}.{local}": name for local, name in names.items()}
             found.setdefault(parent, {}).update(inside)
     return found
 
@@ -173,12 +173,16 @@ def _hand_up(policy: Policy, owned: Owned, doubts: dict[str, str]) -> Owned:
 def _make_plan(policy: Policy) -> ScoringPlan:
     modules = dict(policy.model.named_modules())
     owned = {
-        name: own for name in modules if (own := own_parameters(policy, modules[name]))
+        name: names
+        for name in modules
+        if (names := direct_parameters(policy, modules[name]))
     }
     survey = _Survey(policy, modules)
     while True:
         used = {
-            name: own for name, own in owned.items() if survey.reached & {*own.values()}
+            name: names
+            for name, names in owned.items()
+            if survey.reached & {*names.values()}
         }
         doubts = {name: survey.doubts[name] for name in used if name in survey.doubts}
         if not doubts:
@@ -217,10 +221,10 @@ def missing_rule(policy: Policy, block: int) -> str | None:
     """Say what has no rule for a block of so many completions; None if all has."""
     try:
         for answer in find_plan(policy).values():
-            own = [*answer.own.values()]
-            values = [policy.parameters[name] for name in own]
+            names = [*answer.names.values()]
+            values = [policy.parameters[name] for name in names]
             if answer.rule is RULES[-1] and (reason := too_large_for(block, values)):
-                raise refuse(policy, own[0], reason)
+                raise refuse(policy, names[0], reason)
     except NoRule as no:
         return str(no)
     return None

@@ -25,11 +25,11 @@ class _Linear(torch.autograd.Function):
     def forward(ctx: Any, x_NTC: Tensor, module: nn.Linear, shared: int) -> Tensor:
         ctx.module = module
         # One product, of the prompt's tokens and all others: the matrix is read once.
-        own = x_NTC[:, shared:]
-        tokens = torch.cat([x_NTC[0, :shared], own.flatten(0, 1)])
+        after = x_NTC[:, shared:]
+        tokens = torch.cat([x_NTC[0, :shared], after.flatten(0, 1)])
         result = nn.functional.linear(tokens, module.weight, module.bias)
-        prompt, after = result[:shared], result[shared:].unflatten(0, own.shape[:2])
-        return torch.cat([prompt.expand(len(own), -1, -1), after], 1)
+        of_prompt, of_after = result[:shared], result[shared:].unflatten(0, after.shape[:2])
+        return torch.cat([of_prompt.expand(len(after), -1, -1), of_after], 1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -73,6 +73,6 @@ def prompt_once(model: nn.Module, hooks: ModuleHooks) -> Iterator[None]:
         for module in model.modules():
             # Not one that another library's forward moves between devices.
             if type(module) is nn.Linear and "forward" not in vars(module):
-                own = partial(forward, module, module.forward)
-                stack.enter_context(replaced_forward(module, own))
+                shared_forward = partial(forward, module, module.forward)
+                stack.enter_context(replaced_forward(module, shared_forward))
         yield

@@ -172,6 +172,6 @@ def test_laws_at_estimated_values_have_no_bias(name):
     exact, found = law(truth), law(drawn)
     assert chance @ found.second == pytest.approx(exact.second.item(), rel=1e-9)
     assert chance @ (found.slope * mean) == pytest.approx(exact.slope.item(), rel=1e-9)
-    own = chance @ (found.own_slope * product)
-    assert own == pytest.approx(exact.own_slope.item(), rel=1e-9)
-    assert exact.own_slope == exact.slope
+    own = chance @ (found.slope_alone * product)
+    assert own == pytest.approx(exact.slope_alone.item(), rel=1e-9)
+    assert exact.slope_alone == exact.slope

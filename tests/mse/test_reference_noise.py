@@ -222,8 +222,8 @@ def test_degrees_of_means_over_pairs_by_hand():
     pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
     of_baseline_P1 = (1 / 31 - 1 / 64) * pools.reward_variance_P[:, None]
     residuals2_PN = (pools.rewards_PN - pools.value_P[:, None]) ** 2 + of_baseline_P1
-    own_PN = residuals2_PN * pools.norms2_PN
-    terms_PN = own_PN * own_PN.mean(-1, keepdims=True)
+    each_PN = residuals2_PN * pools.norms2_PN
+    terms_PN = each_PN * each_PN.mean(-1, keepdims=True)
     total, uncertain = (
         terms_PN.mean(-1).sum(),
         4 * (stats.sem(terms_PN, axis=-1) ** 2).sum(),

@@ -36,7 +36,7 @@ def law_figures(name, size):
     def figures(samples):
         moments = samples.moments
         found, [gradient] = law(moments), samples._gradients
-        own = found.own_slope[0] * moments.gradient2[0]
+        own = found.slope_alone[0] * moments.gradient2[0]
         return [found.second[0], own, *(found.slope[0] * gradient)]
 
     return figures

@@ -223,7 +223,7 @@ def test_no_look_is_begun_that_would_end_too_late(seconds, look, monkeypatch):
     deadline = _Deadline(seconds)
     drawn = 0
     for each in takewhile(deadline.allows, looks(5, 120)):
-        deadline.heed(each.drawn - drawn)
+        deadline.count(each.drawn - drawn)
         now = drawn = each.drawn
     assert drawn == Look(*look).drawn
 
@@ -233,6 +233,6 @@ def test_a_look_that_takes_too_long_is_given_up(monkeypatch):
         "mse_lab.run.advise.time", SimpleNamespace(monotonic=iter([0.0, 9, 11]).__next__)
     )
     deadline = _Deadline(10)
-    deadline.heed(16)
+    deadline.count(16)
     with pytest.raises(InputError, match="16 completions took the 10 s that there are"):
-        deadline.heed(8)
+        deadline.count(8)

@@ -117,8 +117,8 @@ def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
 class Unmet(TorchrunProcesses):
     """Processes on one store that need not wait for each other: here they take turns."""
 
-    def meet(self, watch=lambda: None):
-        self._meetings += 1
+    def barrier(self, watch=lambda: None):
+        self._barriers += 1
 
 
 @pytest.fixture

@@ -103,12 +103,12 @@ def test_a_gradient_that_the_hooks_miss_is_seen(subject, monkeypatch, rewards):
     if rewards == "all equal":
         subject = replace(subject, reward=lambda text, row: 1.0)
     assert sample_prompt(subject, 0, range(8), checked=True).gradient_gap < 1e-5
-    honest = sampling.meet_weighted
+    honest = sampling.add_weighted_gradients
 
     def other(policy, prompt, completions, weights, add, most):
         return honest(policy, prompt, completions, weights * [1.5] + 0.1, add, most)
 
-    monkeypatch.setattr(sampling, "meet_weighted", other)
+    monkeypatch.setattr(sampling, "add_weighted_gradients", other)
     assert sample_prompt(subject, 0, range(8), checked=True).gradient_gap > 0.1
 
 

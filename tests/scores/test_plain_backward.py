@@ -78,7 +78,7 @@ def test_experts_too_large_for_a_block_are_scored_all_the_same(monkeypatch):
     policy = random_policy("jetmoe", tied=False)
     assert missing_rule(policy, 64) is None
     held = max(
-        sum(policy.parameters[name].nbytes for name in answer.own.values())
+        sum(policy.parameters[name].nbytes for name in answer.names.values())
         for answer in find_plan(policy).values()
         if answer.rule.name == "run again one by one"
     )

@@ -51,7 +51,7 @@ TOGETHER, ALONE = "run again together", "run again one by one"
 def rows_of(policy):
     """Give a plan's lines: module, its parameters, rule."""
     return [
-        (module, " ".join(answer.own), answer.rule.name)
+        (module, " ".join(answer.names), answer.rule.name)
         for module, answer in find_plan(policy).items()
     ]
 
@@ -99,7 +99,7 @@ def test_the_plan_of_a_model(name):
     policy = make()
     assert rows_of(policy) == qwen2(first_mlp)
     plan = find_plan(policy)
-    named = [plan[one].own["weight"] for one in ("model.embed_tokens", "lm_head")]
+    named = [plan[one].names["weight"] for one in ("model.embed_tokens", "lm_head")]
     assert len(set(named)) == (1 if "tied" in name else 2)
 
 
@@ -170,20 +170,20 @@ def test_a_policy_with_other_parameters_has_another_plan():
     plan = find_plan(policy)
     chosen = {name: one for name, one in policy.parameters.items() if "mlp" in name}
     other = find_plan(dataclasses.replace(policy, parameters=chosen))
-    named = {name for answer in other.values() for name in answer.own.values()}
+    named = {name for answer in other.values() for name in answer.names.values()}
     assert named == set(chosen)
     assert find_plan(policy) is plan
 
 
 def test_factors_are_small(monkeypatch):
     """Not a gradient for each completion, as the parameters would be."""
-    policy, seen, plain = policy_with(Experts), {}, recorder.Recorder.meet
+    policy, seen, plain = policy_with(Experts), {}, recorder.Recorder.take_factor
 
-    def meet(self, name, factor):
+    def take_factor(self, name, factor):
         seen[name] = type(factor)
         plain(self, name, factor)
 
-    monkeypatch.setattr(recorder.Recorder, "meet", meet)
+    monkeypatch.setattr(recorder.Recorder, "take_factor", take_factor)
     score_block(policy, PROMPT, SOME, random_reference(policy))
     router = "model.layers.0.mlp.router"
     assert seen[f"{router}.weight"] is OuterProducts
@@ -263,11 +263,11 @@ class Meets(ModuleHooks):
         super().__init__(model, rows, shared=0)
         self.met = []
 
-    def meet_call(self, call):
+    def take_call(self, call):
         self.met.append(call.owner)
         return True
 
-    def meet_gradients(self, call, gradients):
+    def take_gradients(self, call, gradients):
         self.met.append((call.owner, [tensor.clone() for tensor in gradients]))
         call.run(call.values())  # once more, which is none of the pass
 
