@@ -13,7 +13,8 @@ of the population's mean gradient, not of the run's fixed prompts.
 """
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from mse_lab.mse.regime import Regime
 from mse_lab.mse.rule import SIZES, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
-from mse_lab.probe.training import change_to, fits
+from mse_lab.probe.training import Setting, change_to, fits
 from mse_lab.results.files import as_data
 
 # The fewest prompts whose gradients can be compared, and in how many rewards must differ.
@@ -96,6 +97,8 @@ class Advice:
     completions: int | None = None  # How many were drawn; None for a finished run.
     differentiated: int | None = None
     stopped: Stopped | None = None  # Why no more were drawn.
+    # What of the batch is typed with a size, so that N stays as it is; where something is.
+    batches: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def num_generations(self) -> int:
@@ -228,6 +231,14 @@ def _other_batch(evidence: Evidence) -> list[str]:
     return [f"G = {best} would save {percent(saved)}; your batch does not take it: {line}"]
 
 
+def _batches(setting: Setting, prices: Iterable[Price]) -> dict[int, str]:
+    """Write what a trainer that counts prompts needs for as many completions a step."""
+    own = {one.group_size for one in prices if one.row in ("same loss", "same trainer")}
+    sizes = [size for size in own - {setting.group_size} if fits(setting, size)]
+    typed = {size: change_to(setting, size).batch for size in sizes}
+    return {size: line for size, line in typed.items() if line}
+
+
 def advise(evidence: Evidence) -> Advice:
     """Work out the advice from three prompts or more.
 
@@ -237,6 +248,7 @@ def advise(evidence: Evidence) -> Advice:
     _refuse(evidence)
     table, question, level = evidence.table, evidence.question, evidence.level
     ruling, prices = evidence.ruling, PriceList(evidence)
+    rows = tuple(prices.rows())
     aims = {question.present: prices.base}
     if ruling.best != question.present:
         entry = question.estimator if prices.of_loss and question.estimator else "grpo"
@@ -268,7 +280,7 @@ def advise(evidence: Evidence) -> Advice:
         progress=_progress(evidence, aims),
         noise_scale=progress.noise_scale(table, prices.base, level),
         learning_rate_factor=progress.step_size_ratio(table, *halved, level, adam=True),
-        prices=tuple(prices.rows()),
+        prices=rows,
         **_constants(evidence),
         best=evidence.best_group_size,
         beats_vanilla_from=beats_vanilla_from(evidence),
@@ -279,4 +291,5 @@ def advise(evidence: Evidence) -> Advice:
         completions=drawn.completions if drawn else None,
         differentiated=drawn.differentiated if drawn else None,
         stopped=drawn.stopped if drawn else None,
+        batches=_batches(evidence.setting, rows),
     )

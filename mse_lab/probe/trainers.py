@@ -6,7 +6,7 @@ A setting may have several spellings; dashes and underscores are one. Where a tr
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Row(_Part):
 
     default: Any = None
     same_as: str | None = None
+    fills: int | None = None
     also: tuple[str, ...] = ()
     reads: dict[Any, Any] = {}
     only: tuple[Any, ...] = ()
@@ -79,8 +80,8 @@ class Products(_Part):
     unit: tuple[str, ...] = ()
     unless: dict[str, Any] = {}
     within: bool = False
+    whole: bool = False
     passes: str | None = None
-    known_by: str
     typed: dict[str, tuple[str, ...]]
 
 
@@ -123,8 +124,22 @@ class Trainer(_Part):
         row = self.settings[name]
         if given.get(name) is None and row.same_as:
             return self.value(row.same_as, given)
+        if given.get(name) is None and row.fills:
+            return self._fill(row.fills, name, given)
         value = given.get(name, row.default)
         return row.reads.get(value, value) if isinstance(value, bool | str | int) else value
+
+    def _fill(self, step: int, name: str, given: Mapping[str, Any]) -> int:
+        """Give the least factor by which a step has so many completions."""
+        others = [self.value(one, given) for one in self.batch.step if one != name]
+        numbers = all(isinstance(one, int) and one > 0 for one in others)
+        return ceil(step / prod(others)) if numbers else 1
+
+    def knows_batch(self, given: Mapping[str, Any]) -> bool:
+        """Whether settings say something of the batch, so that others are at defaults."""
+        batch = self.batch
+        names = {*batch.step, *batch.drawn, batch.drawn_in_all} - {"size"}
+        return any(given.get(name) is not None for name in names if name)
 
     def match(self, given: Mapping[str, Any]) -> Weights | None:
         """Find the row of the estimator that settings compute, if there is one."""

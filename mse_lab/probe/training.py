@@ -54,7 +54,7 @@ class Setting(NamedTuple):
     def batch(self) -> Batch | None:
         """The batch that the settings say; None where they do not."""
         trainer = TRAINERS[self.trainer]
-        if trainer.batch.known_by not in self.values:
+        if not trainer.knows_batch(self.values):
             return None
         return _multiply(trainer, self.group_size, self.values)
 
@@ -123,7 +123,7 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
     if batch.drawn_in_all in _drawing(reading) and twice:
         both = reading.list([*_drawing(reading), *twice])
         raise reading.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
-    if batch.known_by not in reading.found:
+    if not trainer.knows_batch(reading.values):
         return
     found = _multiply(trainer, size, reading.values)
     said = reading.list([*_drawing(reading), *batch.unit])
@@ -131,6 +131,9 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
     faults = {
         f"no whole groups of {trainer.size} = {size}": found.drawn % size,
         f"no multiple of {found.unit}": found.drawn % found.unit,
+        f"no multiple of the {found.step} of a step ({reading.list(batch.step[:1])})": (
+            batch.whole and found.drawn % found.step
+        ),
         f"fewer than the {found.step} of a step ({reading.list(batch.step[:1])})": (
             batch.within and found.step > found.drawn
         ),
@@ -152,7 +155,7 @@ def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
     if stated is not None and (not isinstance(stated, int) or stated < 1):
         raise reading.refuse(f"completions_per_step = {stated}: give a number above zero")
     found = stated
-    if trainer.batch.known_by in reading.found:
+    if trainer.knows_batch(reading.values):
         found = _multiply(trainer, size, reading.values).step
     if stated not in (None, found):
         raise reading.refuse(
@@ -226,7 +229,7 @@ def _interpret(
     rows = [found] if found else trainer.estimators
     says = [trainer.size, *(one for weights in rows for one in weights.when)]
     says += [trainer.length.setting] if trainer.length.setting else []
-    if trainer.batch.known_by in reading.found:
+    if trainer.knows_batch(values):
         says += [one for one in trainer.batch.step if one != "size"]
     uncounted = [*_several_updates(reading, size), *_uncounted(reading, probe)]
     return Setting(
@@ -309,6 +312,7 @@ class Change(NamedTuple):
     settings: Mapping[str, int]  # The group size, and what of the batch changes with it.
     completions_per_step: int | None  # N afterwards.
     line: str  # The settings as they are typed.
+    batch: str  # Of these, what changes beside the group size.
 
 
 def fits(setting: Setting, size: int) -> bool:
@@ -324,7 +328,7 @@ def change_to(setting: Setting, size: int) -> Change:
     A batch that does not fit grows to the next one that does, and its draws with it.
 
     >>> used = {"per_device_train_batch_size": 4, "num_generations": 4}
-    >>> change_to(read_training(used), 16)[1:]
+    >>> change_to(read_training(used), 16)[1:3]
     (16, 'num_generations=16, gradient_accumulation_steps=4')
     """
     trainer, batch = TRAINERS[setting.trainer], setting.batch
@@ -332,7 +336,7 @@ def change_to(setting: Setting, size: int) -> Change:
     stated = setting.completions_per_step
     if batch is None:
         stated = stated and math.ceil(stated / size) * size
-        return Change(settings, stated, trainer.write(settings))
+        return Change(settings, stated, trainer.write(settings), "")
     whole = math.lcm(batch.unit, size)
     step, drawn = (math.ceil(count / whole) * whole for count in batch[:2])
     if fits(setting, size):
@@ -342,7 +346,9 @@ def change_to(setting: Setting, size: int) -> Change:
     counts = {"step": step, "drawn": drawn, "unit": batch.unit, "size": size}
     for name, (count, *divisors) in trainer.batch.typed.items():
         value = counts[count] // math.prod(counts[one] for one in divisors)
-        known = name in setting.values or trainer.settings[name].default is not None
+        row = trainer.settings[name]
+        known = name in setting.values or row.default is not None or row.fills
         if known and trainer.value(name, setting.values) != value:
             settings[name] = value
-    return Change(settings, step, trainer.write(settings))
+    others = {name: value for name, value in settings.items() if name != trainer.size}
+    return Change(settings, step, trainer.write(settings), trainer.write(others))

@@ -150,6 +150,14 @@ def say_setting(advice: Advice) -> str:
     return text
 
 
+def say_batch(advice: Advice) -> str:
+    """Say what else is typed with the size to set, where a step would have another N."""
+    batch = advice.batches.get(advice.set_to)
+    if not batch:
+        return ""
+    return f"A step keeps its {advice.completions_per_step:,} completions with {batch}."
+
+
 def say_drawn(advice: Advice) -> str:
     """Say how few completions the advice rests on, and why there are no more."""
     if advice.stopped is None:
@@ -255,6 +263,8 @@ def lines_to_type(advice: Advice) -> Iterator[str]:
     for price in shown_prices(advice):
         if price.row in ("same trainer", "any"):
             line = settings_for(advice.setting.trainer, price.estimator, price.group_size)
+            batch = advice.batches.get(price.group_size)
+            line += f", with {batch}" if batch and price.row == "same trainer" else ""
             yield f"  {display_name(price.estimator)}: {line}"
 
 
@@ -317,7 +327,7 @@ def parts_of(advice: Advice) -> list[Part]:
     warnings = Part(sentences=[f"warning: {text}" for text in warnings_of(advice)])
     if not advice.held:
         return [Part(sentences=[headline(advice)]), warnings]
-    first = [headline(advice), say_setting(advice), say_drawn(advice)]
+    first = [headline(advice), say_batch(advice), say_setting(advice), say_drawn(advice)]
     about = [say_regime(advice), say_best(advice), say_level(advice)]
     return [
         Part(sentences=[sentence for sentence in first if sentence]),

@@ -6,6 +6,7 @@ about 1e-4 each, a little more for skewed figures. All seeds are fixed.
 """
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from mse_lab.mse.samples import Samples
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.training import DEFAULT, fits, read_training
 from mse_lab.report.advice_files import restore_advice
+from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_json
 from populations import (
     POPULATION,
@@ -353,3 +355,39 @@ def test_names_the_batch_that_the_best_size_takes(known):
     assert fits(read_training(used | {name: int(n) for name, n in words.items()}), best)
     fitting = {"per_device_train_batch_size": 64, "num_generations": 64}
     assert not advise(evidence(pools, read_training(fitting))).warnings
+
+
+VERL = "actor_rollout_ref.actor.ppo_mini_batch_size"
+
+
+@pytest.mark.parametrize(
+    ("used", "size", "changed"),
+    [
+        ({"trainer": "verl", "rollout.n": 32, VERL: 8, "data.train_batch_size": 16},
+         "rollout.n", [64, 128]),
+        ({"trainer": "openrlhf", "n_samples_per_prompt": 32, "rollout_batch_size": 8,
+          "train_batch_size": 256}, "n_samples_per_prompt", [64]),
+        ({"trainer": "nemo-rl", "num_generations_per_prompt": 32,
+          "num_prompts_per_step": 16}, "num_generations_per_prompt", [128]),
+        ({"trainer": "ms-swift", "num_generations": 16, "per_device_train_batch_size": 16},
+         "num_generations", []),
+    ],
+    ids=lambda one: one["trainer"] if isinstance(one, dict) else "",
+)  # fmt: skip
+def test_what_is_typed_with_a_size_keeps_the_completions_of_a_step(
+    known, used, size, changed
+):
+    """Of trainers whose batch counts prompts; at every size that the answer names."""
+    setting = read_training(used)
+    found = advise(evidence(known[1], setting))
+    assert (found.verdict, found.set_to) == ("change", 4)
+    text = advice_text(found).replace("\n", " ")
+    assert ("A step keeps its" in text) == bool(changed)
+    for group, line in found.batches.items():
+        typed = dict(re.findall(r"(?:--)?([\w.]+)[= ](\d+)", line))
+        again = read_training(used | {size: group} | typed)
+        assert again.completions_per_step == setting.completions_per_step
+        assert line in text
+    assert [
+        int(value) for value in re.findall(r"[= ](\d+)", found.batches.get(4, ""))
+    ] == sorted(changed, reverse=True)

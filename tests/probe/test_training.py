@@ -30,7 +30,7 @@ FORMS = [
     ("trl", "{num_generations: 16, temperature: 0.7, top_p: 0.95, top_k: 20, min_p: 0.05, "
      "repetition_penalty: 1.1, use_peft: true, lora_r: 16, steps_per_generation: 16, "
      "gradient_accumulation_steps: 4, use_vllm: true, reward_weights: [1.0, 0.5], "
-     "vllm_importance_sampling_correction: true}", 16, STD, None,
+     "vllm_importance_sampling_correction: true}", 16, STD, 32,
      "4 updates a batch (steps_per_generation = 16, gradient_accumulation_steps = 4); "
      "temperature = 0.7; top_p = 0.95; top_k = 20; min_p = 0.05; repetition_penalty = 1.1; "
      "vllm_importance_sampling_correction = True; reward_weights = [1.0, 0.5]; "
@@ -93,6 +93,28 @@ FORMS = [
      6, CENTRED | {"length": "token-batch"}, 96,
      "2 updates a batch (rollout.batch_size = 32, train.batch_size = 96); "
      "algo.kl.init_coef = 0.01 (default)"),
+    # One setting of the batch says that the others are at their defaults.
+    ("trl", "--num_generations 8 --gradient_accumulation_steps 4", 8, STD, 32, ""),
+    ("trl", "--num_generations 8 --generation_batch_size 64", 8, STD, 8,
+     "8 updates a batch (generation_batch_size = 64, per_device_train_batch_size = 8, "
+     "gradient_accumulation_steps = 1, processes = 1)"),
+    ("verl", f"algorithm.adv_estimator=grpo data.train_batch_size=1024 {N}=8",
+     8, STD | {"eps": 1e-6}, 2048,
+     f"4 updates a batch (data.train_batch_size = 1024, {MINI} = 256)"),
+    ("openrlhf", "--n_samples_per_prompt 4 --rollout_batch_size 32 --init_kl_coef 0 "
+     "--advantage_estimator group_norm", 4, STD | {"eps": 1e-9}, 128, ""),
+    ("nemo-rl", "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=64 "
+     "loss_fn.reference_policy_kl_penalty=0 grpo.normalize_rewards=false",
+     16, {"name": "grpo", "length": "token-batch"}, 512,
+     "2 updates a batch (grpo.num_prompts_per_step = 64, "
+     "policy.train_global_batch_size = 512)"),
+    # ms-swift accumulates until a step has 16 completions.
+    ("ms-swift", "--num_generations 6 --per_device_train_batch_size 3 --temperature 1 "
+     "--top_p 1 --top_k 0 --beta 0 --tuner_type full", 6, STD | {"length": "sequence"}, 18,
+     ""),
+    ("ms-swift", "--num_generations 8 --per_device_train_batch_size 32 --temperature 1 "
+     "--top_p 1 --top_k 0 --beta 0 --tuner_type full", 8, STD | {"length": "sequence"}, 32,
+     ""),
 ]  # fmt: skip
 
 
@@ -226,6 +248,17 @@ BAD_WORDS = [
         "no multiple of 8, which verl refu",
     ),
     ("verl", f"{N}=8 {MINI}=64 data.train_batch_size=32", "fewer than the 512 of a step"),
+    ("verl", f"{N}=8 data.train_batch_size=128", f"of a step ({MINI} = 256), which verl"),
+    (
+        "nemo-rl",
+        "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=8",
+        "no multiple of the 512 of a step (policy.train_global_batch_size = 512)",
+    ),
+    (
+        "ms-swift",
+        "--num_generations 8 --gradient_accumulation_steps 4",
+        "4 completions are",
+    ),
     ("openrlhf", "--n-samples-per-prompt 8 --num-rollout 3", "of slime, which"),
     ("openrlhf", "--n_samples_per_prompt 7 --train_batch_size 128", "no whole groups of"),
 ]
