@@ -28,7 +28,7 @@ def command_prefix() -> str:
 
 # How the next command begins, and how an error message does.
 COMMAND_PREFIX = command_prefix()
-NAME = Path(COMMAND_PREFIX.split()[-1]).name
+COMMAND_NAME = Path(COMMAND_PREFIX.split()[-1]).name
 
 INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
@@ -95,7 +95,7 @@ def show_status(text: str = "") -> None:
 def complain(message: str) -> None:
     """Print one line on standard error."""
     show_status()
-    print(f"{NAME}: {one_line(message)}", file=sys.stderr)
+    print(f"{COMMAND_NAME}: {one_line(message)}", file=sys.stderr)
 
 
 def write_traceback(error: BaseException) -> str:

@@ -17,7 +17,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-Interval = tuple[float, float, float]
+WithEnds = tuple[float, float, float]
 
 NONE = "–"
 
@@ -26,7 +26,7 @@ WIDTH = 80  # Columns of a screen.
 UNTOLD = "not known"
 
 # Ends further apart than the first factor say nothing, but one within the second may.
-VAGUE, NEAR = 100, 10
+VAGUE_FACTOR, NEAR_FACTOR = 100, 10
 
 # A share whose interval is wider is not known; a smaller one than the last is not written.
 WIDEST, LEAST_SHARE = 0.95, 1e-4
@@ -79,7 +79,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def parts(
-    interval: Interval, digits: int = 2, most_decimals: int | None = None
+    interval: WithEnds, digits: int = 2, most_decimals: int | None = None
 ) -> tuple[str, str]:
     """Write a number, and its interval if it has one: value, low and high.
 
@@ -115,18 +115,18 @@ def parts(
     return shown[0], f"({shown[1]} to {shown[2]})"
 
 
-def _one_end(interval: Interval) -> str:
+def _one_end(interval: WithEnds) -> str:
     """Say what a vague interval leaves of a positive number; empty if it says more."""
     value, low, high = interval
     if not 0 < value < math.inf or not 0 <= low <= value <= high < math.inf:
         return ""
     below, above = (value / low if low else math.inf), high / value
-    if below * above <= VAGUE or (low == 0 and above <= VAGUE):
+    if below * above <= VAGUE_FACTOR or (low == 0 and above <= VAGUE_FACTOR):
         return ""
     return f"at most {number(high)}" if above <= below else f"at least {number(low)}"
 
 
-def with_interval(interval: Interval) -> str:
+def with_interval(interval: WithEnds) -> str:
     """Write a number with its interval.
 
     >>> with_interval((1.0812, 1.0634, 1.1101)), with_interval((3.1, 2.0, math.inf))
@@ -139,7 +139,7 @@ def with_interval(interval: Interval) -> str:
     return _one_end(interval) or " ".join(parts(interval)).rstrip()
 
 
-def percent(interval: Interval) -> str:
+def percent(interval: WithEnds) -> str:
     """Write a share in percent with its interval.
 
     >>> percent((0.62, 0.57, 0.69))
@@ -150,7 +150,7 @@ def percent(interval: Interval) -> str:
         return "unknown"
     if low >= 0 and high <= 1 and high - low > WIDEST:
         return UNTOLD
-    if 0 < value < high / VAGUE and low >= 0:
+    if 0 < value < high / VAGUE_FACTOR and low >= 0:
         return f"at most {share(high)}"
     ends = [end for end in interval if math.isfinite(end)]
     if ends and 0 < max(map(abs, ends)) < LEAST_SHARE:
@@ -163,7 +163,7 @@ def percent(interval: Interval) -> str:
     return f"{shown}% {ends_shown}".rstrip()
 
 
-def times(interval: Interval) -> str:
+def times(interval: WithEnds) -> str:
     """Write by which factor a quantity is larger, with its interval.
 
     >>> times((1.68, 1.5, 2.04)), times((math.inf, 4.0, math.inf))
@@ -180,7 +180,7 @@ def times(interval: Interval) -> str:
         )
         return UNTOLD if EXPONENT.search(least) else f"{least} times"
     if end := _one_end(interval):
-        far = low * NEAR < value < high / NEAR
+        far = low * NEAR_FACTOR < value < high / NEAR_FACTOR
         return UNTOLD if far or EXPONENT.search(end) else f"{end} times"
     known = [each for each in interval if math.isfinite(each)]
     if value >= 0 and max(known) < LEAST_TIMES:

@@ -29,8 +29,8 @@ from mse_lab.mse.zero_variance import modelled_share
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 from mse_lab.probe.training import interpret
 from mse_lab.report.advice_files import advise_samples
-from mse_lab.report.advice_report import headline
-from mse_lab.results.tables import columns_of
+from mse_lab.report.advice_report import advice_headline
+from mse_lab.results.tables import interval_columns
 from mse_lab.run.in_memory import InMemoryInputs
 from mse_lab.run.looks import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.scores.module_hooks import replaced_forward
@@ -52,7 +52,7 @@ UNCHANGED: dict[str, tuple[Any, ...]] = {
 HARMLESS = {"do_sample": (True,), "use_cache": (True, False)} | UNCHANGED
 
 # The share of a process group's time limit for which the others wait for a measurement.
-PATIENCE = 0.5
+WAITED_SHARE = 0.5
 
 
 class MSECallback(TrainerCallback):
@@ -183,7 +183,7 @@ class MSECallback(TrainerCallback):
 
     def _measure(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         """Log the numbers of the live model; print its advice where that is new."""
-        refuse(args, given)
+        refuse_trainer(args, given)
         first, step = not (self.measured or self.skipped), state.global_step
         if first and args.mask_truncated_completions:
             _print(
@@ -195,7 +195,9 @@ class MSECallback(TrainerCallback):
         self._numbers = {**log_numbers(advice, evidence), "mse/step": step}
         if (said := (advice.verdict, advice.set_to)) != self._said:
             self._said = said
-            _print(f"step {step}: {headline(advice)} {advice.completions} were drawn.")
+            _print(
+                f"step {step}: {advice_headline(advice)} {advice.completions} were drawn."
+            )
 
     def _sample(self, args: Any, state: Any, given: Mapping[str, Any]) -> Evidence:
         """Draw completions of the live model until the answer is known."""
@@ -216,7 +218,7 @@ class MSECallback(TrainerCallback):
         settings = {"prompts": prompts, "sampling": sampling_of(args), "seed": args.seed}
         reward, name = as_row_reward(self._reward, state), "the live model"
         inputs = InMemoryInputs(model, tokenizer, self._rows, reward, settings, name)
-        limit = PATIENCE * args.ddp_timeout if args.world_size > 1 else math.inf
+        limit = WAITED_SHARE * args.ddp_timeout if args.world_size > 1 else math.inf
         # Mixed precision replaces a model's own `forward` by a wrapper.
         with replaced_forward(model, MethodType(type(model).forward, model)):
             evidence = sample_evidence(
@@ -248,7 +250,7 @@ def sampling_of(args: Any) -> dict[str, Any]:
     return drawn_with
 
 
-def refuse(args: Any, given: Mapping[str, Any]) -> None:
+def refuse_trainer(args: Any, given: Mapping[str, Any]) -> None:
     """Refuse a version of TRL, or a model, that cannot be measured.
 
     `args` are the trainer's settings, `given` the arguments of a callback.
@@ -271,7 +273,7 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
     size, completions = advice.setting.group_size, advice.completions_per_step or 0
     equal = advice.zero_variance
     numbers = {
-        **columns_of("best_group_size", advice.best),
+        **interval_columns("best_group_size", advice.best),
         "progress": advice.progress_at(completions, size).progress.value,
         "steps_saved": advice.steps_saved.value if advice.steps_saved else None,
         "noise_scale": advice.noise_scale.value,

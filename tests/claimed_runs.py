@@ -138,8 +138,8 @@ def is_true(about, moments, size=None):
         return bool(trace <= best * (1 + 1e-9))
     if about is s.VANILLA:
         return bool(trace < vanilla)
-    if about in (s.LARGEST, s.NEAR_AT_8, s.NEAR_FROM_32):
-        limit = vanilla if about is s.LARGEST else 1.05 * trace
+    if about in (s.LARGE_GROUPS, s.NEAR_AT_8, s.NEAR_FROM_32):
+        limit = vanilla if about is s.LARGE_GROUPS else 1.05 * trace
         return bool(max(grpo, trace) < limit) if size else None
     return None if about is s.ORDER else True
 

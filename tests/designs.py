@@ -17,7 +17,7 @@ from scipy import optimize
 from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.regime import aggregate_place
-from mse_lab.mse.rule import COMPARED
+from mse_lab.mse.rule import COMPARED_SIZES
 from populations import choose, population, tilt, with_gradient
 from simulated import DIMENSIONS, KINDS, Design, make_design
 from truths import Truth
@@ -326,7 +326,7 @@ def where_eight_costs(regret, of_grpo=False):
         if of_grpo:
             raises = regrets_of(design)[PRESENT] > regret
         else:
-            costs = Truth(design).costs("grpo-std(eps=0.0001)", COMPARED, PRESENT)
+            costs = Truth(design).costs("grpo-std(eps=0.0001)", COMPARED_SIZES, PRESENT)
             best = min(costs, key=costs.__getitem__)
             # Smaller groups are better where gradients differ more.
             raises = not (best < PRESENT and 1 / costs[best] - 1 > regret)

@@ -35,7 +35,7 @@ HOLDS = Estimate(1.0, 1.0, 1.0)
 TRL = find_estimator({name: TRAINERS_DEFAULT[name] for name in ("name", "eps")})
 
 # Which MSE GRPO-type's, or the oracle's in the limit, is set in proportion to.
-BASES = {s.NEAR_AT_8: "oracle", s.NEAR_FROM_32: "oracle", s.LARGEST: "vanilla"}
+BASES = {s.NEAR_AT_8: "oracle", s.NEAR_FROM_32: "oracle", s.LARGE_GROUPS: "vanilla"}
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 STEPS = (64, 256, 1024, 4096)
 
 
-class Progress(NamedTuple):
+class StepProgress(NamedTuple):
     """A row of the table of progress: what a step makes of the progress possible."""
 
     completions_per_step: int
@@ -75,7 +75,7 @@ class Advice:
     saves: Estimate | None  # Share of completions for the same error: the limit of small N.
     at_most: float  # How much more than the best size the one in use costs, at most,
     at_least: float  # and at least.
-    progress: tuple[Progress, ...]  # At the present size, and at the one that is set.
+    progress: tuple[StepProgress, ...]  # At the present size, and at the one that is set.
     noise_scale: Estimate  # The N at which half of the progress is made, present size.
     learning_rate_factor: Estimate  # Of Adam, where the batch is halved; SGD's: its square.
     prices: tuple[Price, ...]  # What the user could set, over what is set.
@@ -125,7 +125,7 @@ class Advice:
         """The upper end of the interval of G*; infinite where there is none."""
         return self.best.high
 
-    def progress_at(self, completions: int, group_size: int) -> Progress:
+    def progress_at(self, completions: int, group_size: int) -> StepProgress:
         """Give a row of the table of progress."""
         return next(row for row in self.progress if row[:2] == (completions, group_size))
 
@@ -179,17 +179,17 @@ def _constants(evidence: Evidence) -> dict[str, Estimate]:
     return found
 
 
-def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[Progress, ...]:
+def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[StepProgress, ...]:
     """Tabulate progress at some N, the user's own among them; the present size is first."""
     own, table, level = int(evidence.question.completions), evidence.table, evidence.level
     base = next(iter(aims.values()))
 
-    def row(completions: int, size: int, aim: Aim) -> Progress:
+    def row(completions: int, size: int, aim: Aim) -> StepProgress:
         made = progress.progress(table, aim, completions, level)
         steps = Estimate(1.0, 1.0, 1.0)
         if aim is not base:
             steps = progress.steps_ratio(table, aim, base, completions, level)
-        return Progress(completions, size, made, steps)
+        return StepProgress(completions, size, made, steps)
 
     sizes = sorted({*STEPS, own} - {0})
     return tuple(row(each, size, aim) for each in sizes for size, aim in aims.items())
@@ -233,13 +233,13 @@ def _other_batch(evidence: Evidence) -> list[str]:
 
 def _batches(setting: Setting, prices: Iterable[Price]) -> dict[int, str]:
     """Write what a trainer that counts prompts needs for as many completions a step."""
-    own = {one.group_size for one in prices if one.row in ("same loss", "same trainer")}
-    sizes = [size for size in own - {setting.group_size} if fits(setting, size)]
+    known = {one.group_size for one in prices if one.row in ("same loss", "same trainer")}
+    sizes = [size for size in known - {setting.group_size} if fits(setting, size)]
     typed = {size: change_to(setting, size).batch for size in sizes}
     return {size: line for size, line in typed.items() if line}
 
 
-def advise(evidence: Evidence) -> Advice:
+def make_advice(evidence: Evidence) -> Advice:
     """Work out the advice from three prompts or more.
 
     Raises:

@@ -18,7 +18,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.regime import Regime, find_regime, measure_norm_ratio, measure_norm_ratios
 from mse_lab.mse.rule import (
-    LARGEST,
+    LARGEST_CANDIDATE,
     LEAST_CARRIERS,
     TOLERANCE,
     Question,
@@ -36,7 +36,7 @@ from mse_lab.probe.training import Setting, fits
 from mse_lab.results.analysis import Analysis
 
 
-class Drawn(NamedTuple):
+class SampledCounts(NamedTuple):
     """How many completions few of each prompt are, and why there are no more."""
 
     completions: int
@@ -64,7 +64,7 @@ def allowed_sizes(setting: Setting) -> tuple[int, ...]:
     """The group sizes that the trainer takes at its batch; () where that is unknown."""
     if setting.batch is None:
         return ()
-    return tuple(size for size in range(2, LARGEST + 1) if fits(setting, size))
+    return tuple(size for size in range(2, LARGEST_CANDIDATE + 1) if fits(setting, size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Evidence:
     entries: tuple[EstimatorEntry, ...] = ()  # Estimators of the probe.
     held: bool = True  # Whether all built-in checks hold.
     warnings: tuple[str, ...] = ()
-    drawn: Drawn | None = None  # None for a finished run.
+    drawn: SampledCounts | None = None  # None for a finished run.
     run: Analysis | None = None  # Its replicates and reference.
 
     @property
@@ -202,7 +202,9 @@ def evidence_of_samples(
         entries=tuple(probe.estimators),
         held=held,
         warnings=tuple(warnings),
-        drawn=Drawn(samples.completions, samples.differentiated, stopped, seconds, prompts),
+        drawn=SampledCounts(
+            samples.completions, samples.differentiated, stopped, seconds, prompts
+        ),
     )
 
 

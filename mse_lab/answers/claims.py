@@ -23,7 +23,7 @@ from mse_lab.arrays import Floats
 from mse_lab.formatting import number, with_interval
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 
-Verdict = Literal["holds", "fails", "outside its assumptions", "undecided"]
+ClaimVerdict = Literal["holds", "fails", "outside its assumptions", "undecided"]
 
 # An identity holds by algebra: it tests the run, not the paper. Evidence could have been
 # otherwise on another model.
@@ -42,15 +42,15 @@ class Test(NamedTuple):
 
 # A share of an error, or of a cost, that nobody feels.
 SMALL = 0.05
-EQUAL = (1 - SMALL, 1 + SMALL)
+WITHIN_SMALL = (1 - SMALL, 1 + SMALL)
 
 
 def equal(factor: float) -> Test:
     """Judge that a number is one; an interval within this factor suffices to hold."""
-    return Test((1.0, 1.0), EQUAL, (1 / factor, factor))
+    return Test((1.0, 1.0), WITHIN_SMALL, (1 / factor, factor))
 
 
-NEAR = Test(EQUAL, EQUAL, EQUAL)
+EQUAL_TEST = Test(WITHIN_SMALL, WITHIN_SMALL, WITHIN_SMALL)
 SMALLER = Test((-np.inf, 1.0), (-np.inf, 1 + SMALL), (-np.inf, 1.0))
 NOT_LARGER = SMALLER._replace(within=(-np.inf, 1 + SMALL))
 
@@ -62,7 +62,7 @@ class Statement:
     name: str  # Its number in the paper.
     says: str  # What it says, in a sentence.
     short: str  # The same in 34 columns; three verdicts fit on its line.
-    test: Test = NEAR
+    test: Test = EQUAL_TEST
     would_fail: str = ""  # What would make an identity fail; empty for evidence.
     assumes: str = ""  # How the names of the statements begin that it rests on.
 
@@ -128,7 +128,7 @@ class Case:
     numbers: tuple[Number, ...] = ()
     size: int | None = None  # G.
     remark: str = ""  # What the moments say of it, in sentences.
-    verdict: Verdict | None = None  # What no test decides.
+    verdict: ClaimVerdict | None = None  # What no test decides.
     shown: Number | None = None  # What is shown in place of the number that decides.
 
 
@@ -141,7 +141,7 @@ class Claim:
     group_size: int | None  # G; None for the statement as a whole.
     number: Number  # The one that supports it least.
     p_value: float  # Of the test that would refute it, corrected; NaN without one.
-    verdict: Verdict
+    verdict: ClaimVerdict
     sentence: str  # The numbers with their intervals, then what they show.
 
     @property
@@ -165,7 +165,7 @@ class _Tested(NamedTuple):
         return self.p_value < 1 - self.level
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         _, felt, within = self.case.about.test
         if self.deviates and not _inside(self.number.estimate[:1], felt):
             return "fails"
@@ -214,7 +214,7 @@ def _say(ends: Range) -> str:
     return f"below {high:g}" if np.isinf(low) else f"inside {low:.2g} to {high:.3g}"
 
 
-def for_all(verdicts: Iterable[Verdict]) -> Verdict:
+def for_all(verdicts: Iterable[ClaimVerdict]) -> ClaimVerdict:
     """Judge "for every one": one failure fails it, one doubt leaves it undecided.
 
     >>> for_all(["holds", "undecided"]), for_all([])

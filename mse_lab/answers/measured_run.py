@@ -24,7 +24,7 @@ from mse_lab.results.finished_run import read_probe, read_result
 from mse_lab.results.folder import ResultsFolder
 
 # What the statements and the ratios compare; each has a law for any rewards.
-COMPARED = ("vanilla", "grpo", "oracle", "best-constant")
+COMPARED_ESTIMATORS = ("vanilla", "grpo", "oracle", "best-constant")
 
 
 class MeasuredRun(Analysis):
@@ -57,7 +57,7 @@ class MeasuredRun(Analysis):
 
     @cached_property
     def _compared_estimators(self) -> list[Estimator]:
-        return find_estimators(COMPARED, self.sizes)
+        return find_estimators(COMPARED_ESTIMATORS, self.sizes)
 
     @cached_property
     def compared_errors(self) -> dict[Key, Floats]:

@@ -50,13 +50,13 @@ _COMPARED = (*CONSTANT, "oracle", "centred")
 
 # The user's own loss and size; other sizes of it; the cheapest that the same trainer can be
 # set to; the cheapest that any training can use.
-Row = Literal["present", "same loss", "same trainer", "any"]
+PriceRow = Literal["present", "same loss", "same trainer", "any"]
 
 
 class Price(NamedTuple):
     """A row of the price list: what an estimator at a size costs over the present one."""
 
-    row: Row
+    row: PriceRow
     estimator: str
     group_size: int
     cost: Estimate  # 1 in the first row.
@@ -177,7 +177,7 @@ class PriceList:
         usable = [one for one in self.alternatives if one[0] != BOUND]
         trainer = self.evidence.setting.trainer
         same = [one for one in usable if reachable(trainer, one[0])]
-        kinds: list[tuple[Row, list[tuple[str, int, Estimate]]]]
+        kinds: list[tuple[PriceRow, list[tuple[str, int, Estimate]]]]
         kinds = [("same trainer", same), ("any", usable)]
         for row, found in kinds:
             if found and found[0][:2] not in seen:

@@ -26,7 +26,7 @@ from mse_lab.answers.statements import (
     FALLS,
     FREE,
     INTERCEPT,
-    LARGEST,
+    LARGE_GROUPS,
     LAW,
     LEMMA,
     LIMIT,
@@ -77,11 +77,11 @@ def _compare(run: MeasuredRun, first: str, second: str, size: int) -> Number:
     return ratio(label, run.mse_of(first, size), run.mse_of(second, size), run.level)
 
 
-Weights = Callable[[Groups], Floats]
+WeightRule = Callable[[Groups], Floats]
 
 
 def largest_difference(
-    pools: Pools, group_size: int, weights: Weights = grpo
+    pools: Pools, group_size: int, weights: WeightRule = grpo
 ) -> tuple[float, bool]:
     """Find the largest distance to the pairwise form; also whether it is exact, or a bound.
 
@@ -102,7 +102,7 @@ def largest_difference(
     return float(divide(distance, length).max()), not np.isnan(exact).any()
 
 
-def lemma_1(run: MeasuredRun, weights: Weights = grpo) -> list[Case]:
+def lemma_1(run: MeasuredRun, weights: WeightRule = grpo) -> list[Case]:
     """Compare the estimator with the pairwise form in every group of every size."""
     found = [largest_difference(run.pools, size, weights) for size in run.sizes]
     largest, exact = max(one for one, _ in found), all(known for _, known in found)
@@ -322,14 +322,14 @@ def section_5_1(run: MeasuredRun) -> list[Case]:
     """Judge the observations on Figure 4 that concern one run."""
     largest = [
         Case(
-            LARGEST,
+            LARGE_GROUPS,
             tuple(_compare(run, name, "vanilla", size) for name in ("grpo", "oracle")),
             size,
         )
         for size in run.sizes
     ]
     return [
-        Case(LARGEST, remark=_source(run)),
+        Case(LARGE_GROUPS, remark=_source(run)),
         *largest,
         *_near(run, NEAR_AT_8, (8,)),
         *_near(run, NEAR_FROM_32, (32, 64)),

@@ -14,7 +14,7 @@ sqrt(c3/c1), the form for large G.
 import numpy as np
 
 from mse_lab.answers.claims import (
-    NEAR,
+    EQUAL_TEST,
     NOT_LARGER,
     SMALL,
     SMALLER,
@@ -24,7 +24,7 @@ from mse_lab.answers.claims import (
 )
 
 # What makes statements fail that are identities for independent draws.
-DRAWS = (
+NOT_INDEPENDENT = (
     "completions that depend on one another or come from another policy than the one that "
     "is differentiated, scores that depend on the batch, or a reference that does"
 )
@@ -44,35 +44,35 @@ LAW = Statement(
     "The GRPO-type MSE is T/G + zeta/(G(G-1)): the paper's O(1/G^2), made exact by us.",
     "MSE = T/G + zeta/(G(G-1))",
     equal(factor=1.5),
-    DRAWS,
+    NOT_INDEPENDENT,
 )
 INTERCEPT = Statement(
     "Theorem 2 (intercept)",
     "G x MSE against 1/(G-1) has the intercept T = tr Sigma_oracle.",
     "G x MSE has intercept T",
     equal(factor=1.3),
-    DRAWS,
+    NOT_INDEPENDENT,
 )
 SLOPE = Statement(
     "Theorem 2 (slope)",
     "G x MSE against 1/(G-1) has the slope zeta, a term of ours.",
     "G x MSE has slope zeta",
     equal(factor=1.5),
-    DRAWS,
+    NOT_INDEPENDENT,
 )
 RANDOM_PROMPTS = Statement(
     "Proposition 3",
     "With B random prompts the MSE is c1/B + c2/(BG) + c3/(BG(G-1)).",
     "random prompts add c1/B",
     equal(factor=1.5),
-    DRAWS,
+    NOT_INDEPENDENT,
 )
 LIMIT = Statement(
     "Corollary 4",
     f"As G grows, the GRPO-type MSE comes within {SMALL:.0%} of the oracle's.",
     "the oracle's for large G",
-    NEAR,
-    f"{DRAWS}, for the ratio is 1 + zeta/(T (G-1)) exactly",
+    EQUAL_TEST,
+    f"{NOT_INDEPENDENT}, for the ratio is 1 + zeta/(T (G-1)) exactly",
 )
 ON_AVERAGE = Statement(
     "Assumption 2 (on average)",
@@ -100,7 +100,7 @@ VANILLA = Statement(
     SMALLER,
     assumes="Assumption 2",
 )
-LARGEST = Statement(
+LARGE_GROUPS = Statement(
     "Section 5.1 (vanilla largest)",
     "Vanilla has the largest MSE at every group size.",
     "no baseline is always worst",
@@ -110,20 +110,20 @@ NEAR_AT_8 = Statement(
     "Section 5.1 (near the oracle at G = 8)",
     f"At G = 8 GRPO-type is within {SMALL:.0%} of the oracle.",
     "near the oracle at G = 8",
-    NEAR,
+    EQUAL_TEST,
 )
 NEAR_FROM_32 = Statement(
     "Section 5.1 (the oracle's at G = 32 and 64)",
     f"At G = 32 and 64 GRPO-type is within {SMALL:.0%} of the oracle.",
     "near it at G = 32 and 64",
-    NEAR,
+    EQUAL_TEST,
 )
 FALLS = Statement(
     "Section 5.1 (falls with G)",
     "Every MSE falls with the group size.",
     "every error falls with G",
     SMALLER,
-    DRAWS,
+    NOT_INDEPENDENT,
 )
 BEST = Statement(
     "Theorem 7 (best group size)",
@@ -131,7 +131,7 @@ BEST = Statement(
     "this is ours, 1 + sqrt(c3/c1).",
     "best G is 1 + sqrt(c3/c1)",
     NOT_LARGER,
-    DRAWS,
+    NOT_INDEPENDENT,
 )
 FREE = Statement(
     "Theorem 7 (independent of N)",

@@ -24,7 +24,7 @@ from mse_lab.report.advice_files import advise_samples
 from mse_lab.results.checks import none_failed
 
 if TYPE_CHECKING:
-    from mse_lab.run.advise import Sampling
+    from mse_lab.run.advise import SamplingEnd
     from mse_lab.run.in_memory import InMemoryInputs
     from mse_lab.run.subject import Inputs
 
@@ -115,7 +115,7 @@ def sample_evidence(
 
 
 def evidence_of(
-    spec: "Inputs", ended: "Sampling", setting: Setting, question: Question
+    spec: "Inputs", ended: "SamplingEnd", setting: Setting, question: Question
 ) -> Evidence:
     """Take what a measurement until the answer is known has ended with."""
     return evidence_of_samples(

@@ -46,10 +46,10 @@ class Advice(advice.Advice):
     """
 
     def __repr__(self) -> str:
-        from mse_lab.report.advice_report import headline
+        from mse_lab.report.advice_report import advice_headline
 
         about = f"Advice for {self.name}, from {self.prompts} prompts; print shows it all"
-        return f"{about}\n{fill(headline(self), 80)}"
+        return f"{about}\n{fill(advice_headline(self), 80)}"
 
     def __str__(self) -> str:
         from mse_lab.report.advice_report import advice_text
@@ -129,7 +129,7 @@ class Result(MeasuredRun):
         Raises:
             InputError: There are fewer than three prompts, or no rewards differ.
         """
-        return Advice(**vars(advice.advise(self.evidence())))
+        return Advice(**vars(advice.make_advice(self.evidence())))
 
     def advise(self, completions_per_step: int | None = None) -> Advice:
         """Give the `advice`, or that for a training of so many completions a step.
@@ -139,7 +139,7 @@ class Result(MeasuredRun):
         """
         if completions_per_step is None:
             return self.advice
-        return Advice(**vars(advice.advise(self.evidence(completions_per_step))))
+        return Advice(**vars(advice.make_advice(self.evidence(completions_per_step))))
 
     def plot(self, kind: Literal["figure4", "advice", "phase"] = "figure4") -> "Figure":
         """Draw a figure of matplotlib: a notebook shows it, `savefig` writes it.

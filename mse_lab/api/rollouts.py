@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mse_lab.errors import InputError, is_count, is_share, shown
-from mse_lab.logs.forms import Given, check_columns
+from mse_lab.logs.forms import GivenColumns, check_columns
 from mse_lab.logs.groups import make_groups
 from mse_lab.logs.read_logs import read_log
 from mse_lab.logs.summary import Summary
@@ -26,7 +26,7 @@ from mse_lab.logs.verdicts import verdicts_as_dicts
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
 
-MOST = 1e9  # Completions of a group.
+LARGEST_ASKED = 1e9  # Completions of a group.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,9 +58,9 @@ class Rollouts(Summary):
         return rollouts_text(self)
 
     def __repr__(self) -> str:
-        from mse_lab.report.rollouts_report import headline
+        from mse_lab.report.rollouts_report import rollouts_headline
 
-        return f"Rollouts of {self.log.source.name}: {headline(self)}"
+        return f"Rollouts of {self.log.source.name}: {rollouts_headline(self)}"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -99,9 +99,9 @@ def rollouts(
     """
     if not is_share(level) or level == 1:
         raise InputError(f"level = {shown(level)}: give a share such as 0.95")
-    if not (group_size is None or (is_count(group_size) and group_size < MOST)):
+    if not (group_size is None or (is_count(group_size) and group_size < LARGEST_ASKED)):
         raise InputError(f"group_size = {shown(group_size)}: give a whole number from 1")
-    named: Given = check_columns(columns) if columns is not None else {}
+    named: GivenColumns = check_columns(columns) if columns is not None else {}
     given = source if isinstance(source, pd.DataFrame) else _paths(source)
     log = read_log(given, named, partial_ok=partial)
     groups = make_groups(log, group_size)

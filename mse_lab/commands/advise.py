@@ -95,7 +95,7 @@ def execute(arguments: Namespace) -> int:
         return compare(arguments)
     run = find_standing(arguments)
     if run is None:
-        return in_processes(measure, arguments)
+        return in_processes(measure_until_answered, arguments)
     from mse_lab.report.advice_files import keep_advice, say_advice
 
     advice = _read(arguments.names[0], run, arguments)
@@ -161,7 +161,7 @@ def _show_lines(arguments: Namespace, what: str, advices: dict[str, Advice | str
         print(advice_lines(what, advices, screen_width()))
 
 
-def measure(arguments: Namespace, processes: Processes) -> int:
+def measure_until_answered(arguments: Namespace, processes: Processes) -> int:
     """Measure until the answer is known, in one of the processes; 1 if a check failed."""
     from mse_lab.report.advice_files import say_advice
     from mse_lab.results.folder import ADVICE
@@ -176,7 +176,7 @@ def measure(arguments: Namespace, processes: Processes) -> int:
 
 
 def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
-    """Measure a probe at each checkpoint, in its own folder, as `measure` does."""
+    """Measure a probe at each checkpoint, in its own folder: `measure_until_answered`."""
     from mse_lab.probe.checkpoints import at_checkpoint, find_checkpoints
 
     if len(arguments.names) > 1:

@@ -8,16 +8,26 @@ from importlib import import_module
 from typing import NoReturn
 
 from mse_lab.commands.command_line import RESULTS, ROOT, Parser, refuse_empty_words
-from mse_lab.commands.process import conclude, set_up_console
+from mse_lab.commands.process import exit_status_of, set_up_console
 from mse_lab.commands.training_options import mse_lab_words
-from mse_lab.console import NAME
+from mse_lab.console import COMMAND_NAME
 from mse_lab.errors import nearest
 from mse_lab.removed import refusal_of_words
 from mse_lab.version import VERSION
 
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
-NAMES = ("demo", "init", "run", "plan", "figure", "claims", "advise", "report", "rollouts")
-COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in NAMES}
+COMMAND_NAMES = (
+    "demo",
+    "init",
+    "run",
+    "plan",
+    "figure",
+    "claims",
+    "advise",
+    "report",
+    "rollouts",
+)
+COMMANDS = {name: import_module(f"mse_lab.commands.{name}") for name in COMMAND_NAMES}
 
 # Environment variables that say how OpenMP's threads wait.
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -47,7 +57,7 @@ examples:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read the words of the command line."""
     parser = Parser(
-        prog=NAME,
+        prog=COMMAND_NAME,
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -64,7 +74,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if refused := refusal_of_words(list(mse_lab_words(words))):
         parser.error(refused)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        parser.error(f"no command {words[0]}; {nearest(words[0], NAMES)}")
+        parser.error(f"no command {words[0]}; {nearest(words[0], COMMAND_NAMES)}")
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         chosen = commands.choices.get(arguments.command, parser)
@@ -80,7 +90,7 @@ def overview() -> str:
     commands = [f"  {name:<{width}}  {one.HELP}" for name, one in COMMANDS.items()]
     return "\n".join(
         [
-            f"commands; {NAME} COMMAND --help says how each is used:",
+            f"commands; {COMMAND_NAME} COMMAND --help says how each is used:",
             *commands,
             "",
             f"probes, and what stands of them in {RESULTS}/:",
@@ -99,7 +109,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return 0
         return int(COMMANDS[arguments.command].execute(arguments))
 
-    return conclude(command)
+    return exit_status_of(command)
 
 
 def _let_waiting_threads_sleep() -> None:

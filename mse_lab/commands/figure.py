@@ -9,7 +9,7 @@ from mse_lab.commands.command_line import Parser, find_run, output_folder
 HELP = "Figure 4 from finished runs"
 
 # The runs that are drawn by default.
-FIGURE_4 = ("tiny/base", "tiny/instruct", "tiny/icl")
+FIGURE_4_RUNS = ("tiny/base", "tiny/instruct", "tiny/icl")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -28,7 +28,7 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.phase_diagram import compose_phase, read_dots
     from mse_lab.results.finished_run import read_tables
 
-    folders = arguments.runs or [find_run(name) for name in FIGURE_4]
+    folders = arguments.runs or [find_run(name) for name in FIGURE_4_RUNS]
     # Figures of a user's runs lie in the folder of the first one.
     target = output_folder(arguments.runs[0]) if arguments.runs else Path("figures")
     if arguments.phase:
@@ -41,5 +41,7 @@ def execute(arguments: Namespace) -> int:
         save_figure(draw, output, dark=arguments.dark)
         print(f"{output} written")
     if not arguments.runs:
-        print(f"of {', '.join(FIGURE_4)} in {folders[0].parents[1]}; RUN... draws others")
+        print(
+            f"of {', '.join(FIGURE_4_RUNS)} in {folders[0].parents[1]}; RUN... draws others"
+        )
     return 0

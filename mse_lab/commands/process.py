@@ -21,10 +21,10 @@ from typing import Any, TextIO
 
 from mse_lab.console import (
     CLEAR,
+    COMMAND_NAME,
     INPUT_ERROR,
     INTERRUPTED,
     INTERRUPTED_LINE,
-    NAME,
     complain,
     ending,
     started_by_torchrun,
@@ -83,7 +83,7 @@ def _interrupt(*_: object) -> None:
         # Not through the stream, which may be in the middle of a write.
         with suppress(OSError):
             if select.select([], [2], [], SCREEN_TIMEOUT)[1]:
-                os.write(2, f"{begin}{NAME}: {INTERRUPTED_LINE}\n".encode())
+                os.write(2, f"{begin}{COMMAND_NAME}: {INTERRUPTED_LINE}\n".encode())
     os._exit(INTERRUPTED)
 
 
@@ -108,7 +108,7 @@ def set_up_console() -> None:
     sys.stdout, sys.stderr = Screen.over(sys.stdout), Screen.over(sys.stderr)
 
 
-def conclude(command: Callable[[], int]) -> int:
+def exit_status_of(command: Callable[[], int]) -> int:
     """Run a command; return its exit status, whatever happens.
 
     An unexpected error leaves its traceback in a file that the last line names.

@@ -25,7 +25,7 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Measure each probe; 1 if a built-in check failed."""
-    return in_processes(measure, arguments)
+    return in_processes(measure_probes, arguments)
 
 
 def in_processes(work: Callable[[Namespace, Processes], int], arguments: Namespace) -> int:
@@ -40,7 +40,7 @@ def in_processes(work: Callable[[Namespace, Processes], int], arguments: Namespa
         return work(arguments, processes)
 
 
-def measure(arguments: Namespace, processes: Processes) -> int:
+def measure_probes(arguments: Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
     probes = load_probes(arguments.probes, arguments.set)
     for name, probe in probes:

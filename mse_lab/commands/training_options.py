@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from mse_lab.probe.schema import Training
 
 # What follows it belongs to the trainer.
-WORDS = "--training"
+TRAINING_OPTION = "--training"
 
-TRAINERS = ("trl", "ms-swift", "verl", "openrlhf", "nemo-rl")
+TRAINER_NAMES = ("trl", "ms-swift", "verl", "openrlhf", "nemo-rl")
 
 
 def mse_lab_words(words: Sequence[str]) -> Sequence[str]:
     """Leave out the words that belong to a trainer, whose command is `advise`."""
-    theirs = "advise" in words[:1] and WORDS in words
-    return words[: words.index(WORDS)] if theirs else words
+    theirs = "advise" in words[:1] and TRAINING_OPTION in words
+    return words[: words.index(TRAINING_OPTION)] if theirs else words
 
 
 def add_training(parser: Parser) -> None:
     """Add the options of a training."""
     help = "what you train with; by default the probe's, else TRL with its defaults"
-    parser.add_argument("--trainer", choices=TRAINERS, help=help)
+    parser.add_argument("--trainer", choices=TRAINER_NAMES, help=help)
     help = "the group size that you train with"
     parser.add_argument("--G", type=any_group_size, metavar="SIZE", help=help)
     help = "the trainer's settings, a file of YAML or JSON"
@@ -39,7 +39,7 @@ def add_training(parser: Parser) -> None:
     parser.add_argument("--completions-per-step", type=completions, metavar="N", help=help)
     help = "the words that the trainer itself gets, all that follow"
     nargs = argparse.REMAINDER
-    parser.add_argument(WORDS, nargs=nargs, metavar="WORDS", help=help)
+    parser.add_argument(TRAINING_OPTION, nargs=nargs, metavar="WORDS", help=help)
 
 
 def read_training_options(
@@ -59,8 +59,8 @@ def read_training_options(
     if not given and arguments.trainer is None and counts == (None, None):
         return of_probe
     if {"config", "words"} & {*given} and arguments.trainer is None and of_probe is None:
-        option = "--config" if "config" in given else WORDS
-        raise InputError(f"{option}: whose? give --trainer {', '.join(TRAINERS)}, too")
+        option = "--config" if "config" in given else TRAINING_OPTION
+        raise InputError(f"{option}: whose? give --trainer {', '.join(TRAINER_NAMES)}, too")
     same = of_probe is not None and arguments.trainer in (None, of_probe.trainer)
     values = of_probe.model_dump() if same and of_probe else {}
     values.setdefault("trainer", arguments.trainer or "trl")

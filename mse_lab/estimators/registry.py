@@ -83,16 +83,16 @@ class Estimator:
     code: str = ""  # Identity of a user's own function; empty for one of ours.
 
 
-Flags = dict[str, Any]
-_UNBIASED: Flags = {"unbiased": True}
+Declarations = dict[str, Any]
+_UNBIASED: Declarations = {"unbiased": True}
 # What the weights look at.
-_GROUP: Flags = {"group_local": True}
-_REWARDS: Flags = {"group_local": True, "reward_only": True}
-_LEARNS: Flags = {"learns_baseline": True, **_UNBIASED, **_GROUP}
+_GROUP: Declarations = {"group_local": True}
+_REWARDS: Declarations = {"group_local": True, "reward_only": True}
+_LEARNS: Declarations = {"learns_baseline": True, **_UNBIASED, **_GROUP}
 # What they need.
-_PAIR: Flags = {"smallest_group": 2}
-_BINARY_PAIR: Flags = {"smallest_group": 2, "binary": True}
-_PROMPTS: Flags = {"smallest_batch": 2}
+_PAIR: Declarations = {"smallest_group": 2}
+_BINARY_PAIR: Declarations = {"smallest_group": 2, "binary": True}
+_PROMPTS: Declarations = {"smallest_batch": 2}
 
 _LIST = (
     Estimator("vanilla", vanilla, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
@@ -146,7 +146,7 @@ _DECLARATIONS: dict[str, Any] = {
 }
 
 
-def _checked(name: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Flags:
+def _checked(name: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Declarations:
     """Validate values against annotations; one that has none, or a text, is as it is."""
     found = dict(given)
     for key, value in given.items():

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from mse_lab.errors import InputError, shorten
-from mse_lab.logs.forms import Form, Given, recognise, refuse_columns
+from mse_lab.logs.forms import Form, GivenColumns, recognise, refuse_columns
 from mse_lab.probe.plain_text import reading
-from mse_lab.probe.rows import PICKLES, SUFFIXES, head_of, may_hold_rows
+from mse_lab.probe.rows import PICKLES, ROW_SUFFIXES, head_of, may_hold_rows
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LeftOut:
 
 
 @dataclass
-class Source:
+class LogSource:
     """What is read."""
 
     name: str  # The folder or files.
@@ -127,7 +127,7 @@ def _each_once(paths: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
 
 
 def _refuse_unknown(
-    name: str, paths: Sequence[Path], found: _Found, given: Given
+    name: str, paths: Sequence[Path], found: _Found, given: GivenColumns
 ) -> NoReturn:
     """Say why nothing at some paths is a log."""
     for path in [one for one in found.unknown if one in paths] or found.unknown[:1]:
@@ -141,12 +141,12 @@ def _refuse_unknown(
             "their rows as JSONL with prompt_id and reward"
         )
     raise InputError(
-        f"{name}: has no {', '.join(SUFFIXES)} file; name the folder that the trainer "
+        f"{name}: has no {', '.join(ROW_SUFFIXES)} file; name the folder that the trainer "
         "writes its rollouts to"
     )
 
 
-def _recognise_all(paths: Sequence[Path], given: Given) -> _Found:
+def _recognise_all(paths: Sequence[Path], given: GivenColumns) -> _Found:
     """Find the form of every file at some paths."""
     found = _Found({}, [], [])
     for path in paths:
@@ -174,7 +174,7 @@ def _passed_over(found: _Found) -> Iterator[LeftOut]:
         yield LeftOut(len(found.faults), what, where=found.faults[0])
 
 
-def find_logs(paths: Sequence[Path], given: Given) -> Source:
+def find_logs(paths: Sequence[Path], given: GivenColumns) -> LogSource:
     """Find the files of a log; `given` are the user's names of columns."""
     name, found = ", ".join(map(str, paths)), _recognise_all(paths, given)
     if not found.known or {*paths} & {*found.unknown}:
@@ -183,7 +183,7 @@ def find_logs(paths: Sequence[Path], given: Given) -> Source:
     for path in paths:
         _refuse_several(path, [one for one in files if path in one.parents])
     _refuse_mixture({file: found.known[file] for file in files})
-    return Source(
+    return LogSource(
         name,
         found.known[files[0]],
         [*head_of(files[0])],

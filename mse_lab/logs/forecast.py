@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.logs.groups import Groups
+from mse_lab.logs.groups import RewardGroups
 from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.zero_variance import BetaBinomial, fit_beta_binomial
 
 # Group sizes of the forecast, beside 1, 2 and 4 times that of the log.
-SIZES = (2, 4, 8, 16, 32, 64)
+FORECAST_SIZES = (2, 4, 8, 16, 32, 64)
 
-DRAWS = 100  # Bootstrap draws of prompts for the interval of the model.
+BOOTSTRAP_DRAWS = 100  # Bootstrap draws of prompts for the interval of the model.
 
 
 class Forecast(NamedTuple):
@@ -31,7 +31,7 @@ class Forecast(NamedTuple):
 
 
 def share_of_groups(
-    shares_K: Floats, groups: Groups, level: float, rng: np.random.Generator
+    shares_K: Floats, groups: RewardGroups, level: float, rng: np.random.Generator
 ) -> Estimate:
     """Average shares, NaN left out, over groups; the interval is over prompts."""
     known_K = ~np.isnan(shares_K)
@@ -39,7 +39,7 @@ def share_of_groups(
 
 
 def _by_model(
-    groups: Groups, sizes: list[int], level: float, rng: np.random.Generator
+    groups: RewardGroups, sizes: list[int], level: float, rng: np.random.Generator
 ) -> list[Forecast]:
     """Forecast by the Beta law of values; the interval is a bootstrap's, over prompts."""
     several_K = groups.size_K > 1
@@ -56,7 +56,9 @@ def _by_model(
     law = fit(np.ones(prompts))
     point = [law.zero_variance(size) for size in sizes]
     alike_P = np.full(prompts, 1 / prompts)
-    draws = (rng.multinomial(prompts, alike_P).astype(float) for _ in range(DRAWS))
+    draws = (
+        rng.multinomial(prompts, alike_P).astype(float) for _ in range(BOOTSTRAP_DRAWS)
+    )
     laws = [fit(draw_P, law) for draw_P in draws]
     drawn = np.array([[one.zero_variance(size) for size in sizes] for one in laws])
     tail = (1 - level) / 2
@@ -68,13 +70,13 @@ def _by_model(
     return [Forecast(size, Estimate(*found), True) for size, found in rows]
 
 
-def forecast(groups: Groups, level: float, seed: int) -> list[Forecast]:
+def forecast(groups: RewardGroups, level: float, seed: int) -> list[Forecast]:
     """Forecast the share of zero-variance groups, from the same draws at every size."""
     largest = groups.commonest_size
     if largest < 2:
         return []
     in_use = groups.size_in_use
-    sizes = sorted({*SIZES, largest, in_use, 2 * in_use, 4 * in_use})
+    sizes = sorted({*FORECAST_SIZES, largest, in_use, 2 * in_use, 4 * in_use})
     unbiased = []
     for size in (size for size in sizes if size <= largest):
         shares_K = groups.zero_variance_shares(size)

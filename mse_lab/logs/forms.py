@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.probe.records import IDENTITIES, NAMES, PART, SYNONYMS
+from mse_lab.probe.records import IDENTITIES, PART, RECORD_NAMES, SYNONYMS
 
 # Names of the columns by the names of a record; of `reward` one or several, with weights.
-Given = Mapping[str, Sequence[str]]
+GivenColumns = Mapping[str, Sequence[str]]
 
 # Columns that may tell groups or prompts apart: example_id, uid, prompt_idx, taskId.
 _ID = re.compile(r"(?:(?:^|_)(?:id|uid|uuid|guid|idx|index|key|hash)|[a-z]I[dD])$")
@@ -115,7 +115,7 @@ def _verl(names: Collection[str]) -> Form | None:
 
 def _rows(names: Collection[str]) -> Form:
     """A record's own names; a synonym where it is the only one."""
-    columns = {name: name for name in NAMES if name in names}
+    columns = {name: name for name in RECORD_NAMES if name in names}
     for ours in {*SYNONYMS.values()} - {*columns}:
         theirs = [name for name in names if SYNONYMS.get(name) == ours]
         if len(theirs) == 1:
@@ -123,7 +123,7 @@ def _rows(names: Collection[str]) -> Form:
     return Form("rows", columns)
 
 
-def recognise(types: Mapping[str, pa.DataType], given: Given) -> Form | None:
+def recognise(types: Mapping[str, pa.DataType], given: GivenColumns) -> Form | None:
     """Find the form of a file by its columns; None if they do not tell the rewards.
 
     >>> known = dict.fromkeys(["input", "output", "gts", "score", "step"], pa.null())
@@ -144,7 +144,7 @@ def _is_reward(name: str) -> bool:
     return name in ("reward", "rewards") or name.startswith(PART)
 
 
-def _apply(form: Form, given: Given) -> Form:
+def _apply(form: Form, given: GivenColumns) -> Form:
     """Put the user's columns in the place of the form's."""
     columns, weights = dict(form.columns), dict[str, float]()
     if {"reward", "rewards"} & {*given}:
@@ -172,7 +172,7 @@ def _weight(text: str, whole: str) -> float:
     raise InputError(f"columns reward={whole}: give a weight, 0.5*format")
 
 
-def check_columns(given: Any) -> Given:
+def check_columns(given: Any) -> GivenColumns:
     """Check a user's names of columns."""
     if not isinstance(given, Mapping):
         remedy = "give a mapping: {'prompt_id': ..., 'reward': ...}"
@@ -182,8 +182,8 @@ def check_columns(given: Any) -> Given:
         listed = [*names] if isinstance(names, Sequence) else []
         theirs = [names] if isinstance(names, str) else listed
         ours = SYNONYMS.get(ours) or ours
-        if ours not in NAMES:
-            raise InputError(f"columns {shown(ours)}: {nearest(str(ours), NAMES)}")
+        if ours not in RECORD_NAMES:
+            raise InputError(f"columns {shown(ours)}: {nearest(str(ours), RECORD_NAMES)}")
         if not theirs or not all(one and isinstance(one, str) for one in theirs):
             raise InputError(f"columns {shown(ours)}: give a column: prompt_id=example_id")
         if len(theirs) > 1 and ours != "reward":
@@ -192,7 +192,7 @@ def check_columns(given: Any) -> Given:
     return columns
 
 
-def parse_columns(text: str) -> Given:
+def parse_columns(text: str) -> GivenColumns:
     """Parse `--columns`; several columns of `reward` add up, by their weights.
 
     >>> parse_columns("prompt_id=uid,reward=exact,reward=0.5*format")
@@ -205,7 +205,7 @@ def parse_columns(text: str) -> Given:
     return check_columns(columns)
 
 
-def refuse_columns(where: str, names: Collection[str], given: Given) -> NoReturn:
+def refuse_columns(where: str, names: Collection[str], given: GivenColumns) -> NoReturn:
     """Refuse a file that is no log: it has other columns than those that are named."""
     wanted = [_WEIGHTED.sub(r"\2", one) for theirs in given.values() for one in theirs]
     has = f"its columns are {shorten(', '.join(names) or 'none, it has no rows', 200)}"

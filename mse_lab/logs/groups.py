@@ -26,7 +26,7 @@ from mse_lab.probe.records import PART
 
 # Rewards this near, as floats of 32 bits, are equal: as trainers' isclose of a group's
 # standard deviation and zero.
-NEAR = 1e-8
+REWARD_ROUNDING = 1e-8
 
 
 def _largest_mode(sizes: Ints) -> int:
@@ -35,7 +35,7 @@ def _largest_mode(sizes: Ints) -> int:
 
 
 @dataclass(frozen=True)
-class Groups:
+class RewardGroups:
     """N completions with a reward, in K groups of P prompts."""
 
     completions: pd.DataFrame  # Their numbers, a row each (`collect.py`).
@@ -110,7 +110,7 @@ class Groups:
 
     @cached_property
     def _one_level(self) -> bool:
-        return bool(np.ptp(self._levels_N) <= NEAR)
+        return bool(np.ptp(self._levels_N) <= REWARD_ROUNDING)
 
     @cached_property
     def right_N(self) -> Flags:
@@ -120,14 +120,14 @@ class Groups:
         """
         if self._one_level:
             return np.full(len(self.reward_N), self.range[1] > 0)
-        return np.asarray(self._levels_N >= self._levels_N.max() - NEAR)
+        return np.asarray(self._levels_N >= self._levels_N.max() - REWARD_ROUNDING)
 
     @cached_property
     def wrong_N(self) -> Flags:
         """Whether a completion has the smallest reward of the log."""
         if self._one_level:
             return ~self.right_N
-        return np.asarray(self._levels_N <= self._levels_N.min() + NEAR)
+        return np.asarray(self._levels_N <= self._levels_N.min() + REWARD_ROUNDING)
 
     @cached_property
     def binary(self) -> bool:
@@ -150,7 +150,7 @@ class Groups:
         order = np.lexsort((self._levels_N, self.group_N))
         group, levels = self.group_N[order], self._levels_N[order]
         del order  # Of a long log each array takes much.
-        new = np.r_[True, (group[1:] != group[:-1]) | (np.diff(levels) > NEAR)]
+        new = np.r_[True, (group[1:] != group[:-1]) | (np.diff(levels) > REWARD_ROUNDING)]
         return group[new], np.diff(np.r_[np.flatnonzero(new), len(group)]).astype(float)
 
     @cached_property
@@ -378,7 +378,7 @@ def _read_rows(log: Log, group_size: int | None) -> _Reading:
     return _Reading(table, _identify(log, table, group_size), names, reward_N)
 
 
-def make_groups(log: Log, group_size: int | None = None) -> Groups:
+def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
     """Put completions into groups, and give each its reward."""
     read = _read_trl if log.source.form.name == "TRL" else _read_rows
     table, group_N, rewards, reward_N, left_out, cautions = read(log, group_size)
@@ -394,7 +394,7 @@ def make_groups(log: Log, group_size: int | None = None) -> Groups:
     if not scored_N.all():
         table, reward_N = table[scored_N], reward_N[scored_N]
         group_N = np.unique(group_N[scored_N], return_inverse=True)[1]
-    return Groups(
+    return RewardGroups(
         table,
         prompts,
         reward_N,
@@ -437,7 +437,10 @@ def _refuse_sum(parts: Mapping[str, Floats]) -> None:
     """Refuse to add up parts of which one is the sum of the others in every row."""
     total_N = _add_up(parts, {})
     for name, values_N in parts.items() if len(parts) > 2 else ():
-        if np.allclose(2 * values_N, total_N, rtol=1e-6, atol=NEAR) and values_N.any():
+        if (
+            np.allclose(2 * values_N, total_N, rtol=1e-6, atol=REWARD_ROUNDING)
+            and values_N.any()
+        ):
             raise InputError(
                 f"rewards {shorten(', '.join(parts))}: {name} is the sum of the others; "
                 f"name the one that counts, --columns reward=rewards.{name}, or those that "

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from mse_lab.errors import InputError
 from mse_lab.logs.collect import Collector
-from mse_lab.logs.find_logs import LeftOut, Source, find_logs
-from mse_lab.logs.forms import Form, Given, recognise, refuse_columns, refuse_unseen
+from mse_lab.logs.find_logs import LeftOut, LogSource, find_logs
+from mse_lab.logs.forms import Form, GivenColumns, recognise, refuse_columns, refuse_unseen
 from mse_lab.probe.records import Records, read_records
 from mse_lab.probe.rows import Faults, Rows, frame_rows, read_rows
 
@@ -19,7 +19,7 @@ from mse_lab.probe.rows import Faults, Rows, frame_rows, read_rows
 class Log:
     """A log: what was read, and its completions."""
 
-    source: Source
+    source: LogSource
     completions: pd.DataFrame  # Their numbers, a row each (`collect.py`).
     prompts: Sequence[str]  # A label of each prompt.
     identities: frozenset[str]  # Which of a record's `IDENTITIES` it has.
@@ -54,14 +54,14 @@ def _other_ids(rows: Rows, form: Form, records: Records) -> Iterator[tuple[str, 
         yield name, pa.array(map(repr, listed), pa.string())
 
 
-def _source_of_frame(frame: pd.DataFrame, given: Given) -> Source:
+def _source_of_frame(frame: pd.DataFrame, given: GivenColumns) -> LogSource:
     names = [str(name) for name in frame.columns]
     floats = [pd.api.types.is_float_dtype(kind) for kind in frame.dtypes]
     kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
     form = recognise(dict(zip(names, kinds, strict=True)), given)
     if form is None:
         refuse_columns("the data frame", names, given)
-    return Source("the data frame", form, names, asked=True)
+    return LogSource("the data frame", form, names, asked=True)
 
 
 def _faults_left_out(faults: Faults) -> Iterator[LeftOut]:
@@ -75,7 +75,7 @@ def _faults_left_out(faults: Faults) -> Iterator[LeftOut]:
 
 def read_log(
     given: Sequence[Path] | pd.DataFrame,
-    columns: Given | None = None,
+    columns: GivenColumns | None = None,
     *,
     partial_ok: bool = False,
 ) -> Log:

@@ -12,7 +12,7 @@ from mse_lab.arrays import Flags, Floats
 from mse_lab.logs import values
 from mse_lab.logs.find_logs import LeftOut
 from mse_lab.logs.forecast import Forecast, forecast, share_of_groups
-from mse_lab.logs.groups import Groups
+from mse_lab.logs.groups import RewardGroups
 from mse_lab.logs.read_logs import Log
 from mse_lab.mse.cluster_means import cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate
@@ -29,7 +29,7 @@ class Summary:
     """What a log says."""
 
     log: Log  # The log.
-    groups: Groups  # Its completions in groups.
+    groups: RewardGroups  # Its completions in groups.
     level: float = 0.95  # Coverage of the intervals.
     # Limits of the checks in `verdicts.py` that take the place of the usual ones.
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Summary:
     @cached_property
     def prompts(self) -> pd.DataFrame:
         """A row for each prompt."""
-        return values.prompts_table(self.groups)
+        return values.tabulate_prompts(self.groups)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -86,7 +86,7 @@ class Summary:
         return self._share_of_prompts(self.prompts["right"] == 1)
 
     @cached_property
-    def spread(self) -> values.Spread:
+    def spread(self) -> values.ValueSpread:
         """How far the values of prompts lie apart."""
         return values.spread_of_values(self.groups, self.level)
 

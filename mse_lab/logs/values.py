@@ -17,7 +17,7 @@ import pandas as pd
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import one_line
-from mse_lab.logs.groups import Groups
+from mse_lab.logs.groups import RewardGroups
 from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.probe.records import PART
@@ -29,7 +29,7 @@ BANDS = (0.25, 0.5, 0.75, 1.0)
 FEWEST_STEPS = 4
 
 
-class Spread(NamedTuple):
+class ValueSpread(NamedTuple):
     """How far the values of groups lie apart, as standard deviations."""
 
     seen: float  # That of the groups' mean rewards.
@@ -37,7 +37,7 @@ class Spread(NamedTuple):
     between: Estimate  # That of the values themselves: what luck leaves of it.
 
 
-def prompts_table(groups: Groups) -> pd.DataFrame:
+def tabulate_prompts(groups: RewardGroups) -> pd.DataFrame:
     """Describe each prompt: its completions, value, and share of zero-variance groups."""
     prompt_K, prompt_N = groups.prompt_K, groups.prompt_N
     counts = np.bincount(prompt_N)
@@ -62,7 +62,7 @@ def prompts_table(groups: Groups) -> pd.DataFrame:
     )
 
 
-def bands_of(groups: Groups, prompts: pd.DataFrame) -> dict[str, int]:
+def bands_of(groups: RewardGroups, prompts: pd.DataFrame) -> dict[str, int]:
     """Count prompts by their value, from the smallest to the largest reward."""
     least, most = groups.range
     never, always = prompts["wrong"] == 1, prompts["right"] == 1
@@ -85,7 +85,7 @@ def _skewed(variance: Estimate) -> Estimate:
     return Estimate(value, low, value * math.exp(reach)) if reach < 2 else variance
 
 
-def spread_of_values(groups: Groups, level: float) -> Spread:
+def spread_of_values(groups: RewardGroups, level: float) -> ValueSpread:
     """Split the variance of groups' mean rewards into that of luck and that of values.
 
     With m the mean and s^2 the variance of the n rewards of one of K groups, M the mean of
@@ -101,21 +101,21 @@ def spread_of_values(groups: Groups, level: float) -> Spread:
     count = int(several_K.sum())
     mean_K, prompt_K = groups.mean_K[several_K], groups.prompt_K[several_K]
     if count < 2:
-        return Spread(math.nan, math.nan, UNKNOWN)
+        return ValueSpread(math.nan, math.nan, UNKNOWN)
     luck_K = groups.variance_K[several_K] / groups.size_K[several_K]
     apart_K, luck = np.square(mean_K - mean_K.mean()), float(luck_K.mean())
     same = float(np.square(np.bincount(prompt_K) / count).sum())
     if np.all(prompt_K == prompt_K[0]):
         seen = math.sqrt(apart_K.sum() / (count - 1))
-        return Spread(seen, math.sqrt(luck), UNKNOWN)
+        return ValueSpread(seen, math.sqrt(luck), UNKNOWN)
     values_K = (apart_K - (1 - 1 / count) * luck_K) / (1 - same)
     variance = _skewed(cluster_mean(values_K, prompt_K, level))
     ends = (math.sqrt(max(end, 0.0)) if end == end else end for end in variance)
     seen = math.sqrt(max(variance.value + luck, 0.0))
-    return Spread(seen, math.sqrt(luck), Estimate(*ends))
+    return ValueSpread(seen, math.sqrt(luck), Estimate(*ends))
 
 
-def drift_of_values(groups: Groups, level: float) -> Estimate:
+def drift_of_values(groups: RewardGroups, level: float) -> Estimate:
     """Estimate how much the mean reward of the last third of steps exceeds the first's.
 
     NaN where there are fewer than four steps, or the interval excludes no change that the
@@ -134,7 +134,7 @@ def drift_of_values(groups: Groups, level: float) -> Estimate:
     return UNKNOWN if vague else drift
 
 
-def steps_table(groups: Groups) -> pd.DataFrame:
+def steps_table(groups: RewardGroups) -> pd.DataFrame:
     """Describe each step: its groups, mean reward, and share of zero-variance groups."""
     known = groups.step_K >= 0
     frame = pd.DataFrame(
@@ -148,7 +148,7 @@ def steps_table(groups: Groups) -> pd.DataFrame:
     return grouped.mean().assign(groups=grouped.size()).reset_index()
 
 
-def _centre(values_N: Floats, groups: Groups) -> Floats:
+def _centre(values_N: Floats, groups: RewardGroups) -> Floats:
     """Subtract the mean of its group from each value."""
     means_K = np.bincount(groups.group_N, weights=values_N) / groups.size_K
     return np.asarray(values_N - means_K[groups.group_N])
@@ -163,7 +163,7 @@ class RewardFunction(NamedTuple):
     share: float  # Its part of the variance of the total within groups.
 
 
-def reward_functions(groups: Groups) -> list[RewardFunction]:
+def reward_functions(groups: RewardGroups) -> list[RewardFunction]:
     """Describe each reward function."""
     total_N = _centre(groups.reward_N, groups)
     total = float(total_N @ total_N)

@@ -26,7 +26,7 @@ LIMITS: Mapping[str, float] = {
 _Found = tuple[float, str, str] | None
 
 
-class Verdict(NamedTuple):
+class LogVerdict(NamedTuple):
     """What a check of a log found."""
 
     check: str  # Its key in `LIMITS`.
@@ -113,12 +113,12 @@ _CHECKS: Mapping[str, Callable[[Summary], _Found]] = {
 }
 
 
-def verdicts_of(summary: Summary) -> dict[str, Verdict | None]:
+def verdicts_of(summary: Summary) -> dict[str, LogVerdict | None]:
     """Judge a log by its limits; None for a check for which it lacks the numbers."""
     limits = {**LIMITS, **summary.limits}
     found = {key: check(summary) for key, check in _CHECKS.items()}
     return {
-        key: None if got is None else Verdict(key, got[0], limits[key], *got[1:])
+        key: None if got is None else LogVerdict(key, got[0], limits[key], *got[1:])
         for key, got in found.items()
     }
 

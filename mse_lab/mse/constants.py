@@ -47,7 +47,7 @@ class Constants(NamedTuple):
 
 
 # Positive estimates; those of the squares c1 and gradient2 are differences.
-POSITIVE = ("c2", "c3", "vanilla", "batch_mean", "best_constant")
+POSITIVE_CONSTANTS = ("c2", "c3", "vanilla", "batch_mean", "best_constant")
 
 # Averages a moment over prompts.
 Mean = Callable[[Callable[[Moments], Floats]], Floats]

@@ -25,7 +25,11 @@ from mse_lab.mse.replicates import Key, measure_mean, price_of_baseline
 
 LARGEST_LAW = 1024
 
-POSITIVE = ("mse", "variance", "scale_free_mse")  # Figures that are positive by nature.
+POSITIVE_FIGURES = (
+    "mse",
+    "variance",
+    "scale_free_mse",
+)  # Figures that are positive by nature.
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Curve:
 
     def interval(self, part: str, level: float) -> Estimate:
         """Estimate a part of the decomposition with its interval."""
-        return self.statistic(part).interval(level, positive=part in POSITIVE)
+        return self.statistic(part).interval(level, positive=part in POSITIVE_FIGURES)
 
 
 class Point(NamedTuple):

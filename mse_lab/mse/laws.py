@@ -61,7 +61,7 @@ LAWS: dict[str, Callable[[Moments, int], Floats]] = {
 
 
 # The reward of a wrong completion, and of a right one.
-Values = tuple[float, float]
+WrongRight = tuple[float, float]
 WRONG_RIGHT = (0.0, 1.0)
 
 
@@ -94,7 +94,7 @@ class _Coefficients(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _weight_sums(estimator: Estimator, size: int, values: Values) -> _Sums:
+def _weight_sums(estimator: Estimator, size: int, values: WrongRight) -> _Sums:
     rewards = np.tri(size + 1, size, -1)
     groups = Groups(
         rewards_PRG=np.where(rewards, values[1], values[0])[None],
@@ -167,7 +167,7 @@ class BinaryLaw:
 
     estimator: Estimator
     size: int
-    values: Values = WRONG_RIGHT
+    values: WrongRight = WRONG_RIGHT
 
     @property
     def sums(self) -> _Sums:
@@ -237,7 +237,7 @@ def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
 
 
 def find_law(
-    estimator: Estimator, size: int, *, binary: bool, values: Values = WRONG_RIGHT
+    estimator: Estimator, size: int, *, binary: bool, values: WrongRight = WRONG_RIGHT
 ) -> Callable[[Moments], Law] | None:
     """Find an estimator's exact law at group size G, a function of the prompts' moments.
 

@@ -16,7 +16,7 @@ from mse_lab.errors import InputError, nearest
 from mse_lab.estimators.groups import is_binary
 
 # Numbers of each vector turned into float64 at a time, which a processor's cache holds.
-CHUNK = 2**13
+NUMBERS_IN_CACHE = 2**13
 
 # Of how many rewards and squared score norms an array's numbers are products; else three.
 _FACTORS = {"rewards_PN": 1, "reference_rewards_PN": 1, "gram_PKGG": 1,
@@ -27,7 +27,7 @@ _SQUARES = ("gram_PKGG", "reference_distance2_P", "kind_norms2_PNM")
 ASYMMETRY = 1e-2
 
 # Arrays that may be absent: the kinds of module that scores lie in.
-KINDS = ("kind_norms2_PNM", "kind_products_PM")
+KIND_ARRAYS = ("kind_norms2_PNM", "kind_products_PM")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ class Pools:
         _check_shapes(given)
         numbers = {name: _as_numbers(name, array) for name, array in given.items()}
         none_PN0 = np.zeros((*numbers["rewards_PN"].shape, 0))
-        return cls(**(dict(zip(KINDS, (none_PN0, none_PN0[:, 0]), strict=True)) | numbers))
+        return cls(
+            **(dict(zip(KIND_ARRAYS, (none_PN0, none_PN0[:, 0]), strict=True)) | numbers)
+        )
 
     @property
     def prompts(self) -> int:
@@ -138,7 +140,9 @@ def _named(arrays: Mapping[str, Any], names: list[str]) -> Arrays:
     for name in arrays:
         if name not in names:
             raise InputError(f"{name}: no such array; {nearest(str(name), names)}")
-    needed = [name for name in names if name not in KINDS or set(KINDS) & set(arrays)]
+    needed = [
+        name for name in names if name not in KIND_ARRAYS or set(KIND_ARRAYS) & set(arrays)
+    ]
     for name in needed:
         if not isinstance(arrays.get(name), np.ndarray):
             raise InputError(f"{name}: no array of this name; give one")
@@ -219,9 +223,11 @@ def name_of_all(name: str) -> str:
 def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
     """Inner products (P, Q) of P vectors of D numbers with Q others, summed in float64."""
     size, total = len(left[0]), np.zeros((len(left), len(right)))
-    for start in range(0, size, CHUNK):
+    for start in range(0, size, NUMBERS_IN_CACHE):
         first, second = (
-            np.stack([row[start : start + CHUNK] for row in rows]).astype(np.float64)
+            np.stack([row[start : start + NUMBERS_IN_CACHE] for row in rows]).astype(
+                np.float64
+            )
             for rows in (left, right)
         )
         total += first @ second.T
@@ -230,5 +236,8 @@ def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) 
 
 def squared_norm(vector_D: NDArray[Any]) -> float:
     """Sum a vector's squares in float64."""
-    parts = (vector_D[at : at + CHUNK] for at in range(0, len(vector_D), CHUNK))
+    parts = (
+        vector_D[at : at + NUMBERS_IN_CACHE]
+        for at in range(0, len(vector_D), NUMBERS_IN_CACHE)
+    )
     return float(sum(np.square(part, dtype=np.float64).sum() for part in parts))

@@ -26,7 +26,7 @@ from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import two_values
 from mse_lab.mse.bootstrap import Bootstrap, percentiles
-from mse_lab.mse.constants import POSITIVE, Constants, find_constants
+from mse_lab.mse.constants import POSITIVE_CONSTANTS, Constants, find_constants
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import (
     LARGEST_LOG,
@@ -36,7 +36,7 @@ from mse_lab.mse.intervals import (
     falling,
     half_width,
 )
-from mse_lab.mse.laws import WRONG_RIGHT, Law, Values, find_law
+from mse_lab.mse.laws import WRONG_RIGHT, Law, WrongRight, find_law
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_samples import PromptSamples, count_carriers, jackknife
@@ -63,7 +63,9 @@ class PromptTable:
     products_PP: Floats  # <g(x), g(x')> of different prompts; zero on the diagonal.
     gradient_noise_P: Floats  # Standard error of each ||g(x)||^2, by its completions alone.
     binary: bool  # Whether all rewards are 0 or 1.
-    values: Values | None = None  # The two values of rewards of other two; None for more.
+    values: WrongRight | None = (
+        None  # The two values of rewards of other two; None for more.
+    )
     halves: tuple[Halves, ...] = ()  # By half its completions, where the prompts are a set.
     size: float = math.inf  # How many prompts there are in all.
     bootstrap: Bootstrap | None = None  # What draws intervals; None for the jackknife.
@@ -220,7 +222,7 @@ class PromptTable:
 
     def constant(self, name: str, level: float) -> Estimate:
         """Estimate a constant; c1 is positive where `best_group_size` takes it to be."""
-        positive = name in POSITIVE or (name == "c1" and self.knows_c1(level))
+        positive = name in POSITIVE_CONSTANTS or (name == "c1" and self.knows_c1(level))
         estimate = self.estimate_positive if positive else self.estimate
         return estimate(attrgetter(name), level)
 

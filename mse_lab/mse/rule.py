@@ -44,10 +44,10 @@ Stopped = Literal["regret", "budget", "exhausted"]
 
 # Group sizes that are named unless a batch says which it allows; powers of two fit any.
 SIZES = tuple(2**power for power in range(1, 9))
-LARGEST = max(SIZES)
+LARGEST_CANDIDATE = max(SIZES)
 
 # By factors of about 2^(1/4): the best costs at most 0.4% more than the best of all.
-COMPARED = tuple(sorted({round(2 ** (step / 4)) for step in range(4, 33)}))
+COMPARED_SIZES = tuple(sorted({round(2 ** (step / 4)) for step in range(4, 33)}))
 
 TOLERANCE = 0.05  # The regret up to which a group size counts as good as the best.
 
@@ -81,7 +81,7 @@ class Question(NamedTuple):
     @property
     def compared(self) -> list[int]:
         """The sizes whose costs are compared: those that a batch allows, if it is known."""
-        return sorted({*(self.allowed or (*COMPARED, *SIZES)), self.present})
+        return sorted({*(self.allowed or (*COMPARED_SIZES, *SIZES)), self.present})
 
 
 class Ratios(NamedTuple):

@@ -18,7 +18,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from mse_lab.errors import InputError, nearest
-from mse_lab.policy.fingerprint import identify
+from mse_lab.policy.fingerprint import identify_checkpoint
 from mse_lab.policy.location import Location, loading, locate
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import FreshAdapter, Model
@@ -58,7 +58,7 @@ def attach_adapter(
         identity = f"drawn from seed {seed}"
     else:
         folder = _fetch(adapter)
-        identity = identify(adapter, SAVED)
+        identity = identify_checkpoint(adapter, SAVED)
         model = _attach_saved(model, adapter, folder)
         refuse_variants(model, adapter)
     named = model.named_parameters()

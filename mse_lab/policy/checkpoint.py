@@ -19,7 +19,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import enable_progress_bars
 
 from mse_lab.errors import InputError
-from mse_lab.policy.fingerprint import identify
+from mse_lab.policy.fingerprint import identify_checkpoint
 from mse_lab.policy.gguf_cache import TOKENIZER, Entry
 from mse_lab.policy.location import Location, loading
 from mse_lab.probe.foreign_code import load_extra
@@ -54,7 +54,7 @@ def load_checkpoint(
     """
     if location.gguf is None:
         location, settings = load_settings(location)
-        identity = identify(location)  # Before the weights, which take longer.
+        identity = identify_checkpoint(location)  # Before the weights, which take longer.
         return *_load(location, settings, config, device), identity
     location, identity = _fetch_gguf(location)
     entry = Entry(location, identity, config)
@@ -80,7 +80,7 @@ def _fetch_gguf(location: Location) -> tuple[Location, str]:
     """Fetch a GGUF file if it lies on the Hub; give its identity, and pin it to that."""
     load_extra("gguf", "gguf", f"{location.key} = {location.name}")
     if location.local is not None:
-        return location, identify(location)
+        return location, identify_checkpoint(location)
     with _loading_quietly(location, str(location.gguf)):
         huggingface_hub.hf_hub_download(
             location.name,
@@ -88,7 +88,7 @@ def _fetch_gguf(location: Location) -> tuple[Location, str]:
             revision=location.revision,
             local_files_only=not location.online,
         )
-    identity = identify(location)
+    identity = identify_checkpoint(location)
     return replace(location, revision=identity), identity
 
 
@@ -105,7 +105,9 @@ def load_settings(location: Location) -> tuple[Location, Any]:
     if type(settings) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
         raise location.refuse(f"{kind} is not a causal language model", "give such a model")
     if location.local is None:
-        location = replace(location, revision=identify(location) or location.revision)
+        location = replace(
+            location, revision=identify_checkpoint(location) or location.revision
+        )
     return location, settings
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from mse_lab.policy.location import Location, find_model, look_up
+from mse_lab.policy.location import Location, find_location, find_model
 from mse_lab.probe.schema import Model
 
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
@@ -38,7 +38,7 @@ def fingerprint(folder: Path, only: str | None = None) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def identify(location: Location, file: str = "config.json") -> str:
+def identify_checkpoint(location: Location, file: str = "config.json") -> str:
     """Identify a checkpoint by its commit (empty if not cached) or its folder's hash."""
     if location.local is not None:
         try:
@@ -56,8 +56,10 @@ def identify(location: Location, file: str = "config.json") -> str:
 
 def identify_model(config: Model, root: Path) -> dict[str, str]:
     """Identify the `model` and a saved `adapter`, without asking the Hub."""
-    identities = {"model": identify(find_model(config, root))}
+    identities = {"model": identify_checkpoint(find_model(config, root))}
     if isinstance(config.adapter, str):
-        adapter = look_up("model.adapter", config.adapter, config.adapter_revision, root)
-        identities["adapter"] = identify(adapter, "adapter_config.json")
+        adapter = find_location(
+            "model.adapter", config.adapter, config.adapter_revision, root
+        )
+        identities["adapter"] = identify_checkpoint(adapter, "adapter_config.json")
     return identities

@@ -5,7 +5,7 @@ again a second. They lie where the Hub's client keeps such files (`HF_ASSETS_CAC
 `HF_HOME/assets`, else `~/.cache/huggingface/assets`) in `mse_lab/gguf`, a folder for each
 file, precision and set of versions that read it. Any of them may be removed at any time.
 
-An entry has the digests of its files in `MANIFEST`. One that does not agree with them is
+An entry has its files' digests in `CACHE_MANIFEST`. One that does not agree with them is
 neither read nor replaced: whatever has changed it, this did not write it. Entries appear
 whole or not at all, and one process writes at a time. What transformers would not read back
 as it was (it converts some names of weights, and some classes of tokenizers) is not kept.
@@ -31,7 +31,7 @@ from mse_lab.policy.location import Location
 from mse_lab.probe.identity import digest
 from mse_lab.probe.schema import Model
 
-MANIFEST = "manifest.json"
+CACHE_MANIFEST = "manifest.json"
 
 # What decides which numbers are read of a file. The first is this module's own.
 VERSIONS = {"kept": "1"}
@@ -52,7 +52,7 @@ def _digests(folder: Path) -> dict[str, str]:
     """Hash every file of an entry but its manifest."""
     found = {}
     for path in sorted(folder.iterdir()):
-        if path.name != MANIFEST:
+        if path.name != CACHE_MANIFEST:
             with path.open("rb") as file:
                 found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
@@ -102,7 +102,7 @@ class Entry:
         try:
             if not self.folder.exists():
                 return None
-            written = (self.folder / MANIFEST).read_text(encoding="utf-8")
+            written = (self.folder / CACHE_MANIFEST).read_text(encoding="utf-8")
             if written == _manifest(self._key, _digests(self.folder)):
                 return replace(self._location, local=self.folder, gguf=None)
             reason = "its files have changed"
@@ -150,5 +150,5 @@ class Entry:
         if not _reads_back(part, model, tokenizer):
             raise OSError("transformers would read another model back")
         written = _manifest(self._key, _digests(part))
-        (part / MANIFEST).write_text(written, encoding="utf-8")
+        (part / CACHE_MANIFEST).write_text(written, encoding="utf-8")
         return sum(path.stat().st_size for path in part.iterdir())

@@ -68,7 +68,7 @@ class InMemory(Location):
         return self.refuse(reason, "check that model(input_ids) works")
 
 
-def look_up(key: str, name: str, revision: str | None, root: Path) -> Location:
+def find_location(key: str, name: str, revision: str | None, root: Path) -> Location:
     """Find a local folder of this name, or else take it as a Hub name, without asking."""
     on_hub = Location(key, name, revision, online=True)
     try:
@@ -87,7 +87,7 @@ def locate(
     key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
 ) -> Location:
     """Find what a key names: a folder with that file, or a name that Hub or cache know."""
-    location = look_up(key, name, revision, root)
+    location = find_location(key, name, revision, root)
     if location.local is not None:
         if location.file(file) is not None:
             return location
@@ -123,7 +123,7 @@ def find_model(config: Model, root: Path) -> Location:
         file = _packaged(config)
     if file is not None:
         return Location("model.path", config.path, local=file.parent, gguf=file.name)
-    location = look_up("model.path", config.path, config.revision, root)
+    location = find_location("model.path", config.path, config.revision, root)
     return replace(location, gguf=config.gguf)
 
 

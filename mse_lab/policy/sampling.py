@@ -22,7 +22,7 @@ from mse_lab.policy.log_probabilities import SharedPrefix
 from mse_lab.policy.policy import Policy
 
 # The buffers of keys and values grow by this many tokens at a time.
-ROOM = 32
+BUFFER_TOKENS = 32
 
 
 class _BufferedLayer(DynamicLayer):
@@ -39,7 +39,7 @@ class _BufferedLayer(DynamicLayer):
         length = before.shape[-2] + states.shape[-2]
         if buffer is None or buffer.shape[-2] < length:
             count, heads, _, width = states.shape
-            tokens = min(length + ROOM, self._longest)
+            tokens = min(length + BUFFER_TOKENS, self._longest)
             buffer = states.new_empty(count, heads, tokens, width)
             buffer[..., : before.shape[-2], :] = before
             self._buffers[name] = buffer

@@ -37,7 +37,7 @@ Offsets = Mapping[str, Mapping[str, Sequence[int]]]
 PIECE = 1 << 20  # Bytes of the file in memory at once.
 
 # The names of a record that are read, and those that all lines have, or none.
-NAMES = (
+READ_NAMES = (
     *("prompt_id", "prompt", "pool", "token_ids", "completion", "mask", "truncated"),
     *("log_probs", "log_prob", "engine_log_probs", "reward"),
 )
@@ -161,7 +161,7 @@ def _columns_of(rows: Rows) -> dict[str, str]:
     columns = {SYNONYMS.get(name, name): name for name in rows.columns}
     if not any(isinstance(one, list) for one in rows.columns.get("log_probs", ())):
         columns["log_prob"] = columns.pop("log_probs", columns.get("log_prob", "log_prob"))
-    return {name: column for name, column in columns.items() if name in NAMES}
+    return {name: column for name, column in columns.items() if name in READ_NAMES}
 
 
 def _lines_of(rows: Rows) -> list[Line]:

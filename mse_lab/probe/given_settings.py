@@ -21,7 +21,7 @@ TWO_WAYS = (
     "saves), or the trainer's own words behind --training"
 )
 
-PICKLES = (".bin", ".pt", ".pkl", ".pickle")
+CHECKPOINT_SUFFIXES = (".bin", ".pt", ".pkl", ".pickle")
 
 
 class Given(NamedTuple):
@@ -98,7 +98,7 @@ def read_mapping(values: Mapping[str, Any], trainer: Trainer, where: str) -> Set
 
 def read_file(path: Path, trainer: Trainer) -> Settings:
     """Read the settings of a file of YAML or JSON."""
-    if path.suffix in PICKLES:
+    if path.suffix in CHECKPOINT_SUFFIXES:
         raise InputError(f"{path}: a pickle, which is not read; {TWO_WAYS}")
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise InputError(f"{path}: no YAML or JSON; scripts are not read: {TWO_WAYS}")

@@ -13,7 +13,9 @@ from pathlib import Path
 from types import CodeType, EllipsisType
 from typing import Any
 
-UNKNOWN = "unknown: "  # Start of an identity that cannot be determined; the reason follows.
+UNKNOWN_IDENTITY = (
+    "unknown: "  # Start of an identity that cannot be determined; the reason follows.
+)
 
 
 def digest(value: Any) -> str:
@@ -45,21 +47,21 @@ def _describe(value: Any) -> Any:
     return repr(value)
 
 
-def identify(function: Callable[..., Any]) -> str:
-    """Identify a function by its file's source: a digest, or `UNKNOWN` and why not."""
+def identify_function(function: Callable[..., Any]) -> str:
+    """Identify a function by its file's source: a digest, or why it is unknown."""
     code, values, bound, defaults, named = (
         getattr(function, f"__{what}__", None)
         for what in ("code", "closure", "self", "defaults", "kwdefaults")
     )
     source = _source(function)
     if source is None or code is None or values:
-        return f"{UNKNOWN}give a function of a file, without variables around it"
+        return f"{UNKNOWN_IDENTITY}give a function of a file, without variables around it"
     if bound is not None:
-        return f"{UNKNOWN}give a function, not the method of an object"
+        return f"{UNKNOWN_IDENTITY}give a function, not the method of an object"
     try:
         signature = _describe([code, defaults, named])
     except TypeError as error:
-        return f"{UNKNOWN}of a default argument, {error}"
+        return f"{UNKNOWN_IDENTITY}of a default argument, {error}"
     return digest([signature, source])
 
 

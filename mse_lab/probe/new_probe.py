@@ -21,10 +21,16 @@ from mse_lab.probe.first_prompt import describe_first, find_mark
 from mse_lab.probe.plain_text import local_path, parse_json, read_text
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompt_templates import TEMPLATES, load_template
-from mse_lab.probe.prompts import Prompt, columns_of, is_chat, load_prompts, look_up
+from mse_lab.probe.prompts import (
+    Prompt,
+    column_names,
+    find_column,
+    is_chat,
+    load_prompts,
+)
 from mse_lab.probe.rewards import load_reward, try_reward
 from mse_lab.probe.schema import Fields, Prompts
-from mse_lab.probe.sources import Source, is_hub_name, read_rows
+from mse_lab.probe.sources import Source, is_hub_name, open_rows
 from mse_lab.probe.trainers import TRAINERS
 
 TEXT = Path(__file__).with_name("new_probe.yaml")
@@ -62,7 +68,7 @@ class Wanted(NamedTuple):
     arguments: Mapping[str, Any] = {}  # Those of TRL's trainer.
 
 
-NOTHING = Wanted()
+NOTHING_ASKED = Wanted()
 
 
 class _Read(NamedTuple):
@@ -77,16 +83,18 @@ def _find_fields(values: Mapping[str, Any], where: str, named: Mapping[str, str]
     columns = {}
     for field, usual in COLUMNS.items():
         names = [named[field]] if field in named else usual
-        present = [name for name in names if look_up(values, name) is not None]
+        present = [name for name in names if find_column(values, name) is not None]
         if not present:
             raise InputError(
                 f"{where}: no column is called {' or '.join(names)}, but "
-                f"{shorten(', '.join(columns_of(values)))}; name the {field}'s by --{field}"
+                f"{shorten(', '.join(column_names(values)))}; "
+                f"name the {field}'s by --{field}"
             )
-        if field == "answer" and isinstance(look_up(values, present[0]), Mapping | list):
+        value = find_column(values, present[0])
+        if field == "answer" and isinstance(value, Mapping | list):
             raise InputError(
-                f"{where}: {present[0]} = {shown(look_up(values, present[0]))}: no answer; "
-                f"name one by --answer: {shorten(', '.join(columns_of(values)), 300)}"
+                f"{where}: {present[0]} = {shown(value)}: no answer; name one by --answer: "
+                f"{shorten(', '.join(column_names(values)), 300)}"
             )
         columns[field] = present[0]
     return Fields(**columns)
@@ -142,12 +150,12 @@ def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
     path = local_path(name, root)
     if path.is_dir() if path else is_hub_name(name):
         return _Read(Fields(**wanted.fields), reward=wanted.reward or "exact")
-    _, rows = read_rows(Source("prompts", name, None, None, None), root, "test")
+    _, rows = open_rows(Source("prompts", name, None, None, None), root, "test")
     first = next(rows, None)
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
     fields = _find_fields(first.values, first.where, wanted.fields)
-    chat = is_chat(look_up(first.values, fields.problem))
+    chat = is_chat(find_column(first.values, fields.problem))
     config = Prompts(source=name, fields=fields, template="none", chat=chat)
     prompts = load_prompts(config, root)
     if wanted.reward is None:
@@ -307,7 +315,7 @@ def _create(path: Path, text: str) -> None:
 
 
 def write_new(
-    model: str, prompts: str, out: Path | None, root: Path, wanted: Wanted = NOTHING
+    model: str, prompts: str, out: Path | None, root: Path, wanted: Wanted = NOTHING_ASKED
 ) -> str:
     """Write a probe; return a description and the next commands.
 

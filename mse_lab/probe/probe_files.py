@@ -14,7 +14,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.probe.sources import is_one_file
 from mse_lab.removed import refusal_of_key
 
-SUFFIXES = (".yaml", ".yml")
+PROBE_SUFFIXES = (".yaml", ".yml")
 
 STUDIES = "studies"  # The folder below `probes/` whose settings are not those of probes.
 
@@ -71,7 +71,7 @@ def probe_file(name: str, root: Path) -> Path:
     """
     here, project = _folders(root)
     paths = [folder / f"{name}.yaml" for folder in (here, Path(), project)]
-    for path in [Path(name)] if name.endswith(SUFFIXES) else paths:
+    for path in [Path(name)] if name.endswith(PROBE_SUFFIXES) else paths:
         with reading(path):
             if "\0" not in name and path.is_file():
                 return path

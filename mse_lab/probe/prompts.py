@@ -11,7 +11,7 @@ from mse_lab.errors import InputError, shorten, shown
 from mse_lab.probe.plain_text import fault_of_text, local_path, reading, step_into
 from mse_lab.probe.prompt_templates import Template, load_template
 from mse_lab.probe.schema import Fields, Prompts
-from mse_lab.probe.sources import Row, Source, read_rows
+from mse_lab.probe.sources import Row, Source, open_rows
 
 Record = dict[str, Any]
 
@@ -44,23 +44,23 @@ def is_chat(problem: Any) -> bool:
     )
 
 
-def columns_of(values: Mapping[str, Any], above: str = "") -> list[str]:
+def column_names(values: Mapping[str, Any], above: str = "") -> list[str]:
     """List the columns of a row, those inside of others by dotted names.
 
-    >>> columns_of({"answer": "4", "reward_model": {"ground_truth": "4"}})
+    >>> column_names({"answer": "4", "reward_model": {"ground_truth": "4"}})
     ['answer', 'reward_model.ground_truth']
     """
     names: list[str] = []
     for key, value in values.items():
         inside = value if isinstance(value, Mapping) and value else None
-        names += columns_of(inside, f"{above}{key}.") if inside else [f"{above}{key}"]
+        names += column_names(inside, f"{above}{key}.") if inside else [f"{above}{key}"]
     return names
 
 
-def look_up(values: Mapping[str, Any], name: str) -> Any:
+def find_column(values: Mapping[str, Any], name: str) -> Any:
     """Give a column of a row, by its name or a dotted one; None if there is no such one.
 
-    >>> look_up({"reward_model": {"ground_truth": "4"}}, "reward_model.ground_truth")
+    >>> find_column({"reward_model": {"ground_truth": "4"}}, "reward_model.ground_truth")
     '4'
     """
     if name in values:
@@ -69,14 +69,14 @@ def look_up(values: Mapping[str, Any], name: str) -> Any:
 
 
 def _choose(row: Row, name: str) -> str:
-    names = shorten(", ".join(columns_of(row.values)), 500) or "nothing"
+    names = shorten(", ".join(column_names(row.values)), 500) or "nothing"
     return f"set prompts.fields.{name} to one of {names}"
 
 
 def _required(row: Row, name: str, fields: Fields) -> Any:
     """Return a field of a row; refuse the row if it is missing."""
     field = getattr(fields, name)
-    value = look_up(row.values, field)
+    value = find_column(row.values, field)
     if value is None or not str(value).strip():
         remedy = "" if field in row.values else f", or {_choose(row, name)}"
         raise InputError(f"{row.where}: {field} is missing or empty; fill it in{remedy}")
@@ -117,7 +117,7 @@ def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Rec
     record = row.values | {"id": identity, "problem": _problem(row, fields)}
     if answered:
         record["answer"] = _required(row, "answer", fields)
-    if (category := look_up(row.values, fields.category)) is not None:
+    if (category := find_column(row.values, fields.category)) is not None:
         record["category"] = category
     elif fields.category in row.values:
         record["category"] = None
@@ -148,13 +148,13 @@ def _make_records(
         yield record
 
 
-def read_records(config: Prompts, root: Path) -> list[Record]:
+def read_prompt_records(config: Prompts, root: Path) -> list[Record]:
     """Read the prompt set of a probe, in its order, with our names for the fields.
 
     Without ids in the source the id of row 12, counted from 0, is `<name>-0012`.
     """
     source = Source("prompts", config.source, config.subset, config.split, config.revision)
-    name, rows = read_rows(source, root, default_split="test")
+    name, rows = open_rows(source, root, default_split="test")
     records = list(_make_records(islice(rows, config.limit), config.fields, name))
     if not records:
         raise InputError(
@@ -201,7 +201,7 @@ def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Recor
     `records`; case and white space make no difference.
     """
     source = _shots_source(config, root)
-    _, rows = read_rows(source, root, default_split="train")
+    _, rows = open_rows(source, root, default_split="train")
     taken = {_normalise(record["problem"]) for record in records}
     shots: list[Record] = []
     for row in rows:
@@ -230,7 +230,7 @@ def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
             f"prompts.shots.count = {config.shots.count}: the template {config.template} "
             "has no demonstrations; use word-problem, or add {shots} ... {/shots}"
         )
-    records = read_records(config, root)
+    records = read_prompt_records(config, root)
     shots = read_shots(config, records, root) if config.shots.count else []
     return _render(records, template, shots, config)
 

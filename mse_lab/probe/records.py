@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, shown
 from mse_lab.probe.plain_text import step_into
-from mse_lab.probe.rows import Rows, Values
+from mse_lab.probe.rows import ColumnValues, Rows
 
 SCHEMA = pa.schema(
     [
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
         ("truncated", pa.bool_()),
     ]
 )
-NAMES = (*SCHEMA.names, "rewards")
+RECORD_NAMES = (*SCHEMA.names, "rewards")
 
 # Other names of files that are read without a mapping.
 SYNONYMS = {
@@ -55,7 +55,7 @@ PART = "rewards."  # Begins the name of a reward function's column.
 _OF_TOKENS = ("token_ids", "mask", "log_probs", "engine_log_probs")
 
 MOST_TOKEN = 2**53  # Whole numbers below it are floats, too.
-MOST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
+LARGEST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
 MOST_LOG = 0.1  # Log-probabilities of low precision may be this far above 0.
 
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(
@@ -126,8 +126,8 @@ class _Kind(NamedTuple):
 _TEXT, _AN_ID = _Kind(_text, "a text"), _Kind(_text, "a text or an id")
 _REWARD = _Kind(_number, f"a number of at most {LARGEST:g}", -LARGEST, LARGEST)
 _COUNT = _Kind(_whole_number, "a whole number from 0", 0, MOST_TOKEN)
-_LOG = _Kind(_number, "a log-probability", -MOST_NATS, MOST_LOG)
-_LOGS = _Kind(_list_of(_number), "a list of log-probabilities", -MOST_NATS, MOST_NATS)
+_LOG = _Kind(_number, "a log-probability", -LARGEST_NATS, MOST_LOG)
+_LOGS = _Kind(_list_of(_number), "a list of log-probabilities", -LARGEST_NATS, LARGEST_NATS)
 _KINDS: dict[str, _Kind] = {
     **dict.fromkeys(("prompt_id", "prompt", "group", "pool"), _AN_ID),
     **dict.fromkeys(("step", "length"), _COUNT),
@@ -154,7 +154,7 @@ def _fault(where: str, column: str, value: Any, remedy: str) -> InputError:
 
 
 def _convert(
-    values: Values, name: str, column: str, place: Callable[[int], str]
+    values: ColumnValues, name: str, column: str, place: Callable[[int], str]
 ) -> pa.Array:
     """Give the values the type of a record's name; refuse what is none."""
     key = "reward" if name.startswith(PART) else name
@@ -173,7 +173,7 @@ def _convert(
     return array
 
 
-def _cast(values: Values, type_: pa.DataType) -> pa.Array | None:
+def _cast(values: ColumnValues, type_: pa.DataType) -> pa.Array | None:
     """Convert all values at once, where that is exact; else None."""
     try:
         given = (
@@ -215,7 +215,7 @@ def _refuse_odd(
         raise _fault(place(row), column, flat[at].as_py(), kind.what)
 
 
-def find_column(rows: Rows, name: str) -> Values | None:
+def find_column(rows: Rows, name: str) -> ColumnValues | None:
     """Give the values of a column; `a.b` is b of what a holds, `a.0` the first."""
     if name in rows.columns:
         return rows.columns[name]
@@ -225,7 +225,7 @@ def find_column(rows: Rows, name: str) -> Values | None:
     return [reduce(step_into, keys, value) for value in _listed(rows.columns[top])]
 
 
-def _listed(values: Values) -> list[Any]:
+def _listed(values: ColumnValues) -> list[Any]:
     return values.to_pylist() if isinstance(values, pa.Array) else list(values)
 
 
@@ -233,7 +233,7 @@ def _is_reward(name: str) -> bool:
     return name == "reward" or name.startswith(PART)
 
 
-def _has_lists(values: Values) -> bool:
+def _has_lists(values: ColumnValues) -> bool:
     if isinstance(values, pa.Array):
         return bool(pa.types.is_nested(values.type))
     return any(isinstance(value, list) for value in values)
@@ -266,7 +266,7 @@ def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
     return Records(kept, place, size)
 
 
-def _by_function(rows: Rows, given: Values, column: str) -> dict[str, Values]:
+def _by_function(rows: Rows, given: ColumnValues, column: str) -> dict[str, ColumnValues]:
     """Take rewards by function apart; a list of rewards is that of a group."""
     values = _listed(given)
     if any(isinstance(one, list) for one in values):
@@ -283,10 +283,10 @@ class _Listed(NamedTuple):
     """Rows that list the rewards of several completions."""
 
     rows: Rows
-    values: Mapping[str, Values]
+    values: Mapping[str, ColumnValues]
     columns: Mapping[str, str]
 
-    def take_apart(self) -> tuple[dict[str, Values], list[int]]:
+    def take_apart(self) -> tuple[dict[str, ColumnValues], list[int]]:
         """Make a row for each completion; return the columns, and where each came from.
 
         A row is a group, unless it lists prompts, too.
@@ -296,7 +296,7 @@ class _Listed(NamedTuple):
         self._refuse_tokens(first, lists)
         counts = [len(one or ()) for one in lists[first]]
         origins = [index for index, count in enumerate(counts) for _ in range(count)]
-        spread: dict[str, Values] = {
+        spread: dict[str, ColumnValues] = {
             name: self._spread(name, given, counts) for name, given in lists.items()
         }
         of_prompts = {"prompt_id", "prompt", "group"} & {*lists}

@@ -22,18 +22,18 @@ import pyarrow.parquet as pq
 from mse_lab.errors import InputError, in_short, shorten
 from mse_lab.probe.plain_text import read_object, reading
 
-ROWS = 4096  # Rows in memory at once.
+ROWS_AT_ONCE = 4096  # Rows in memory at once.
 HEAD = 64  # Lines that tell the columns of a file.
 
 # The largest share of a file's lines that may be damaged; one always may.
 MOST_DAMAGED = 0.01
 
 LINES, TABLES = (".jsonl", ".jsonl.gz"), (".csv", ".parquet", ".table.json")
-SUFFIXES = (*LINES, *TABLES)
+ROW_SUFFIXES = (*LINES, *TABLES)
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 
-Values: TypeAlias = pa.Array | Sequence[Any]
+ColumnValues: TypeAlias = pa.Array | Sequence[Any]
 # Which of the columns of a file are wanted.
 Choose: TypeAlias = Callable[[Sequence[str]], Collection[str]]
 
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     path: str
     unit: str  # What is counted: lines or rows.
     numbers: Sequence[int]  # The number of each.
-    columns: Mapping[str, Values]  # The values of each wanted column.
+    columns: Mapping[str, ColumnValues]  # The values of each wanted column.
 
     def place(self, index: int) -> str:
         """Name a row in a message."""
@@ -70,12 +70,12 @@ class Faults:
 
 
 def suffix_of(path: Path) -> str:
-    """Give the suffix that tells how a file is read, of `SUFFIXES` if it is one.
+    """Give the suffix that tells how a file is read, of `ROW_SUFFIXES` if it is one.
 
     >>> suffix_of(Path("a.b/c.jsonl.gz")), suffix_of(Path("x_1.table.json"))
     ('.jsonl.gz', '.table.json')
     """
-    return next((one for one in SUFFIXES if path.name.endswith(one)), path.suffix)
+    return next((one for one in ROW_SUFFIXES if path.name.endswith(one)), path.suffix)
 
 
 def may_hold_rows(path: Path) -> bool:
@@ -84,8 +84,8 @@ def may_hold_rows(path: Path) -> bool:
     >>> [may_hold_rows(Path(name)) for name in ("a.csv", "a.csv.bz2", "a.zip", "a.py")]
     [True, True, False, False]
     """
-    packed = path.suffix in PACKED and path.with_suffix("").suffix in SUFFIXES
-    return packed or suffix_of(path) in SUFFIXES
+    packed = path.suffix in PACKED and path.with_suffix("").suffix in ROW_SUFFIXES
+    return packed or suffix_of(path) in ROW_SUFFIXES
 
 
 @dataclass
@@ -147,7 +147,9 @@ EXPECTED = (
 )
 
 
-def _columns_of(records: Sequence[Mapping[str, Any]], choose: Choose) -> dict[str, Values]:
+def _columns_of(
+    records: Sequence[Mapping[str, Any]], choose: Choose
+) -> dict[str, ColumnValues]:
     names: dict[str, None] = {}
     last: Any = ()
     for record in records:
@@ -239,8 +241,8 @@ def frame_rows(frame: pd.DataFrame, choose: Choose) -> Iterator[Rows]:
     names, where = [str(name) for name in frame.columns], "the data frame"
     refuse_twice(names, where)
     wanted = choose(names)
-    for start in range(0, len(frame), ROWS):
-        part = frame.iloc[start : start + ROWS]
+    for start in range(0, len(frame), ROWS_AT_ONCE):
+        part = frame.iloc[start : start + ROWS_AT_ONCE]
         columns = {
             name: _array(part.iloc[:, at])
             for at, name in enumerate(names)
@@ -249,7 +251,7 @@ def frame_rows(frame: pd.DataFrame, choose: Choose) -> Iterator[Rows]:
         yield Rows(where, "row", range(start, start + len(part)), columns)
 
 
-def _array(column: "pd.Series[Any]") -> Values:
+def _array(column: "pd.Series[Any]") -> ColumnValues:
     try:
         return pa.array(column, from_pandas=True)
     except (pa.ArrowException, UnicodeError, OverflowError):
@@ -280,7 +282,7 @@ _READERS: dict[str, Callable[[Path, Choose, Faults, int], Iterator[Rows]]] = {
 
 
 def read_rows(
-    path: Path, choose: Choose, faults: Faults, size: int = ROWS
+    path: Path, choose: Choose, faults: Faults, size: int = ROWS_AT_ONCE
 ) -> Iterator[Rows]:
     """Read the columns of a file that are chosen by their names, `size` rows at a time."""
     suffix = suffix_of(path)
@@ -289,7 +291,7 @@ def read_rows(
             f"{path}: a pickle, which runs code when it is read, is never loaded; save "
             "its rows as JSONL or Parquet"
         )
-    if path.suffix in PACKED and suffix not in SUFFIXES:
+    if path.suffix in PACKED and suffix not in ROW_SUFFIXES:
         raise InputError(f"{path}: only .jsonl.gz is read as it is; unpack it")
     try:
         with reading(path):

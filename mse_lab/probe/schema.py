@@ -37,7 +37,7 @@ Scale = Annotated[
 ]
 
 # Bytes, or a text such as `40GB`.
-Memory = (
+MemoryLimit = (
     Annotated[str, Field(pattern=r"(?i)^ *[0-9]{1,15}(\.[0-9]{1,9})? *([kmgt]i?b)? *$")]
     | Annotated[int, Field(ge=1, lt=2**63)]
 )
@@ -92,7 +92,7 @@ class Model(Section):
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?|mps)$")
     device_map: Literal["auto"] | None = None  # Spreads the layers over all devices.
     # Of the device, such as `40GB`; None for 85% of a GPU's or half of the host's.
-    memory: Memory | None = None
+    memory: MemoryLimit | None = None
     batch: Positive | None = None  # Drawn at once at most; None for what fits in memory.
 
     @field_validator("device_map")

@@ -23,7 +23,7 @@ from mse_lab.probe.plain_text import STARTS, local_path, parse_json, read_text, 
 
 _TABLES = (".parquet", ".csv", ".arrow")  # Suffixes of files other than lines of JSON.
 
-ROWS = 2048  # Rows of a table in memory at once.
+TABLE_ROWS_AT_ONCE = 2048  # Rows of a table in memory at once.
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _FILE_SUFFIXES = (".jsonl", ".json", *_TABLES)
@@ -105,7 +105,7 @@ def csv_rows(path: Path) -> Iterator[dict[str, Any]]:
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file."""
     with importlib.import_module("pyarrow.parquet").ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=ROWS):
+        for batch in file.iter_batches(batch_size=TABLE_ROWS_AT_ONCE):
             yield from batch.to_pylist()
 
 
@@ -182,7 +182,7 @@ def _dataset_rows(dataset: Any, source: Source) -> Iterator[Row]:
         yield Row(where, number, parse_json(text, where))
 
 
-def read_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iterator[Row]]:
+def open_rows(source: Source, root: Path, default_split: str) -> tuple[str, Iterator[Row]]:
     """Open a source: its short name, for ids, and its rows, which are read lazily."""
     path = local_path(source.name, root)
     name = Path(source.name).name

@@ -11,7 +11,7 @@ from mse_lab.errors import InputError, shown
 from mse_lab.probe.reward_functions import LOGS, as_turns, call_together, has_trl_form
 from mse_lab.probe.streams import stream
 
-PROMPT, PROBLEM, COLUMNS = "prompt", "problem", "columns"
+PROMPT, PROBLEM, COLUMNS_KEY = "prompt", "problem", "columns"
 
 # Names that TRL's rewards get from the trainer: columns of these names are left out.
 OF_THE_TRAINER = ("completion", "completion_ids")
@@ -72,7 +72,7 @@ def as_prompt_set(
         text = row[PROMPT]
         if not isinstance(text, str):
             text = _chat_text(tokenizer, text, f"prompts[{index}]", options)
-        prompt_set.append({"id": str(index), PROBLEM: text, COLUMNS: dict(row)})
+        prompt_set.append({"id": str(index), PROBLEM: text, COLUMNS_KEY: dict(row)})
     return prompt_set
 
 
@@ -83,7 +83,7 @@ def as_row_reward(reward: Callable[..., Any], state: Any) -> Callable[..., Any]:
     """
 
     def of_row(text: str, row: Mapping[str, Any]) -> Any:
-        return reward(text, dict(row[COLUMNS]))
+        return reward(text, dict(row[COLUMNS_KEY]))
 
     def of_trl(
         completions: Sequence[str], columns: Sequence[Any], **more: Any

@@ -31,7 +31,7 @@ def _is_off(value: Any) -> bool:
     return not value or value == "none"
 
 
-class Row(_Part):
+class SettingRow(_Part):
     """A setting: its default, spellings, and which values are allowed for."""
 
     default: Any = None
@@ -55,7 +55,7 @@ class Row(_Part):
         return all(one in fine for one in (value if isinstance(value, list) else [value]))
 
 
-class Weights(_Part):
+class WeightsSetting(_Part):
     """The estimator at some values of settings, and the one in a group of one."""
 
     when: dict[str, tuple[Any, ...]]
@@ -63,7 +63,7 @@ class Weights(_Part):
     alone: dict[str, Any] | None = None
 
 
-class Length(_Part):
+class LengthSetting(_Part):
     """How a loss weights tokens: by the value of a setting, or always the same."""
 
     setting: str | None = None
@@ -98,9 +98,9 @@ class Trainer(_Part):
     apart: tuple[str, ...] = ()
     file: str | None = None
     assumed: dict[str, Any] = {}
-    settings: dict[str, Row]
-    estimators: tuple[Weights, ...]
-    length: Length
+    settings: dict[str, SettingRow]
+    estimators: tuple[WeightsSetting, ...]
+    length: LengthSetting
     batch: Products
     writes: tuple[str, str]
     lines: dict[str, str]
@@ -141,7 +141,7 @@ class Trainer(_Part):
         names = {*batch.step, *batch.drawn, batch.drawn_in_all} - {"size"}
         return any(given.get(name) is not None for name in names if name)
 
-    def match(self, given: Mapping[str, Any]) -> Weights | None:
+    def match(self, given: Mapping[str, Any]) -> WeightsSetting | None:
         """Find the row of the estimator that settings compute, if there is one."""
         for row in self.estimators:
             if all(self.value(name, given) in known for name, known in row.when.items()):

@@ -29,7 +29,7 @@ from mse_lab.probe.schema import EstimatorEntry, Probe, Training
 from mse_lab.probe.trainers import TRAINERS, Trainer
 
 
-class Batch(NamedTuple):
+class StepAndDraw(NamedTuple):
     """Completions of a step of the optimiser, and of the draw that it takes them from."""
 
     step: int
@@ -51,7 +51,7 @@ class Setting(NamedTuple):
     values: Mapping[str, Any] = {}  # The settings of the table that were given.
 
     @property
-    def batch(self) -> Batch | None:
+    def batch(self) -> StepAndDraw | None:
         """The batch that the settings say; None where they do not."""
         trainer = TRAINERS[self.trainer]
         if not trainer.knows_batch(self.values):
@@ -92,7 +92,7 @@ class _Reading(NamedTuple):
         return value
 
 
-def _multiply(trainer: Trainer, size: int, values: Mapping[str, Any]) -> Batch:
+def _multiply(trainer: Trainer, size: int, values: Mapping[str, Any]) -> StepAndDraw:
     """Work the batch out; what its settings are was looked at before."""
     batch = trainer.batch
     free = any(trainer.value(name, values) == off for name, off in batch.unless.items())
@@ -101,7 +101,7 @@ def _multiply(trainer: Trainer, size: int, values: Mapping[str, Any]) -> Batch:
     if batch.drawn_in_all and values.get(batch.drawn_in_all) is not None:
         drawn = values[batch.drawn_in_all]
     unit = 1 if free else trainer.multiply(batch.unit, size, values)
-    return Batch(min(step, drawn) if batch.within and free else step, drawn, unit)
+    return StepAndDraw(min(step, drawn) if batch.within and free else step, drawn, unit)
 
 
 def _drawing(reading: _Reading) -> list[str]:
@@ -317,7 +317,7 @@ class Change(NamedTuple):
 
 def fits(setting: Setting, size: int) -> bool:
     """Whether the batch as it is holds whole groups of a size."""
-    batch = setting.batch or Batch(setting.completions_per_step or 0, 0, 1)
+    batch = setting.batch or StepAndDraw(setting.completions_per_step or 0, 0, 1)
     enough = size >= TRAINERS[setting.trainer].least
     return enough and not (batch.step % size or batch.drawn % size)
 

@@ -35,7 +35,7 @@ MARGIN = 1.2
 
 # How far below and above all curves the panel goes at most, as a factor: a band that has
 # hardly an end leaves it.
-ROOM = 5
+LARGEST_ROOM = 5
 
 _LEGEND: dict[str, Any] = {
     "fontsize": RC["font.size"],
@@ -68,7 +68,9 @@ def _draw_curves(axes: Axes, evidence: Evidence) -> None:
     points = [point.value for name in STYLES for point in curves[name]]
     if values := [value for value in points if value > 0]:
         low, high = axes.get_ylim()
-        axes.set_ylim(max(low, min(values) / ROOM), min(high, max(values) * ROOM))
+        axes.set_ylim(
+            max(low, min(values) / LARGEST_ROOM), min(high, max(values) * LARGEST_ROOM)
+        )
 
 
 def _mark_best(axes: Axes, best: Estimate) -> None:

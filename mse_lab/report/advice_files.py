@@ -6,14 +6,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from mse_lab.answers.advice import Advice, advise
+from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, UserSetting, ask, evidence_of_run
 from mse_lab.console import columns
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.formatting import WIDTH
 from mse_lab.mse.rule import TOLERANCE
 from mse_lab.probe.training import Setting, find_setting
-from mse_lab.report.advice_report import Advices, advice_text, headline
+from mse_lab.report.advice_report import Advices, advice_headline, advice_text
 from mse_lab.results.finished_run import read_probe, read_result
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.integrity import open_intact
@@ -29,7 +29,7 @@ def restore_advice(path: Path) -> Advice:
 
 def json_values(advice: Advice) -> dict[str, Any]:
     """Give what programs read: the headline, then the content of `advice.json`."""
-    return {"headline": headline(advice), **advice.as_dict()}
+    return {"headline": advice_headline(advice), **advice.as_dict()}
 
 
 def read_evidence(
@@ -55,7 +55,7 @@ def advise_run(
     if results.has("pools.npz") or not results.has("advice.json"):
         evidence = read_evidence(folder, setting, regret)
         try:
-            return advise(evidence)
+            return make_advice(evidence)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
     advice = restore_advice(results.file("advice.json"))
@@ -72,7 +72,7 @@ def advise_run(
 def advise_samples(evidence: Evidence) -> Advice:
     """Advise from few completions of each prompt."""
     try:
-        return advise(evidence)
+        return make_advice(evidence)
     except InputError as error:
         drawn = evidence.drawn
         assert drawn is not None

@@ -128,7 +128,7 @@ def _cannot_tell(advice: Advice) -> str:
     return text + _of_whom(advice)
 
 
-def headline(advice: Advice) -> str:
+def advice_headline(advice: Advice) -> str:
     """Say in a sentence or two what to do, and with which confidence."""
     if not advice.held:
         return "No advice: a built-in check of this run FAILED; checks.json says which."
@@ -322,12 +322,17 @@ def warnings_of(advice: Advice) -> list[str]:
     return list(advice.warnings)
 
 
-def parts_of(advice: Advice) -> list[Part]:
+def advice_parts(advice: Advice) -> list[Part]:
     """List the parts of an advice; where a built-in check failed only that."""
     warnings = Part(sentences=[f"warning: {text}" for text in warnings_of(advice)])
     if not advice.held:
-        return [Part(sentences=[headline(advice)]), warnings]
-    first = [headline(advice), say_batch(advice), say_setting(advice), say_drawn(advice)]
+        return [Part(sentences=[advice_headline(advice)]), warnings]
+    first = [
+        advice_headline(advice),
+        say_batch(advice),
+        say_setting(advice),
+        say_drawn(advice),
+    ]
     about = [say_regime(advice), say_best(advice), say_level(advice)]
     return [
         Part(sentences=[sentence for sentence in first if sentence]),
@@ -341,7 +346,7 @@ def parts_of(advice: Advice) -> list[Part]:
 
 def advice_text(advice: Advice, width: int = WIDTH) -> str:
     """Say the advice on one screen."""
-    return f"{as_text(parts_of(advice), width)}\n"
+    return f"{as_text(advice_parts(advice), width)}\n"
 
 
 # An advice, or why there is none, by the step or the folder that it is of.

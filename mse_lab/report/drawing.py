@@ -25,7 +25,7 @@ from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.results.files import MAKER, write_output
 
-SUFFIXES = (".png", ".pdf", ".svg")
+FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
 
 # More dots than this are drawn as one picture, for a phone to load the file.
 MOST_DOTS = 1000
@@ -191,6 +191,8 @@ def show_figure(compose: Callable[[], Figure]) -> Figure:
 def save_figure(compose: Callable[[], Figure], output: Path, *, dark: bool = False) -> None:
     """Compose a figure and write it whole or not at all."""
     kind = output.suffix.lower()
-    if kind not in SUFFIXES:
-        raise InputError(f"{output}: the suffix must be one of {', '.join(SUFFIXES)}")
+    if kind not in FIGURE_SUFFIXES:
+        raise InputError(
+            f"{output}: the suffix must be one of {', '.join(FIGURE_SUFFIXES)}"
+        )
     write_output(output, figure_bytes(compose, kind.removeprefix("."), dark=dark))

@@ -28,11 +28,11 @@ from mse_lab.report.drawing import (
     styles_of,
 )
 from mse_lab.results.finished_run import Tables
-from mse_lab.results.tables import BASE, FIGURE_4, interval_heads
+from mse_lab.results.tables import BASE, FIGURE_4_ESTIMATORS, interval_heads
 
 # By the end of a run's name; SmolLM2's runs are one checkpoint behind three prompts.
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}
-PROMPTS = {
+PROMPT_TITLES = {
     "smollm2/base": "Instruction",
     "smollm2/instruct": "Chat",
     "smollm2/icl": "Demonstrations",
@@ -42,11 +42,11 @@ PROMPTS = {
 }
 
 # Inches: a panel's width, the space left of the panels, the rows' heights, the space above.
-WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
+PANEL_WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
 
 # Of the group-size axis, as a factor on either side, and between the ratios of two
 # estimators at one size, whose intervals overlap.
-MARGIN, APART = 1.15, 1.06
+SIDE_MARGIN, APART = 1.15, 1.06
 
 POINTS: dict[str, Any] = {
     "linestyle": "", "markersize": 4, "markeredgewidth": 0.5, "elinewidth": 1.2,
@@ -54,7 +54,7 @@ POINTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Row(NamedTuple):
+class PanelRow(NamedTuple):
     """A row of panels."""
 
     points: str  # The column that is drawn as points.
@@ -63,9 +63,11 @@ class Row(NamedTuple):
     empty: str  # What is said where there is nothing to draw.
 
 
-ROWS = (
-    Row("mse", "law", "MSE of the gradient", "No error above zero,\nso nothing to draw."),
-    Row(
+FIGURE_ROWS = (
+    PanelRow(
+        "mse", "law", "MSE of the gradient", "No error above zero,\nso nothing to draw."
+    ),
+    PanelRow(
         "ratio",
         "law_ratio",
         "Ratio to oracle",
@@ -76,7 +78,7 @@ ROWS = (
 
 def title_of(name: str) -> str:
     """Name a run for a reader; its own name where it has no other."""
-    return PROMPTS.get(name) or TITLES.get(name.rpartition("/")[2], name)
+    return PROMPT_TITLES.get(name) or TITLES.get(name.rpartition("/")[2], name)
 
 
 def find_curves(run: Tables) -> pd.DataFrame:
@@ -88,12 +90,12 @@ def find_curves(run: Tables) -> pd.DataFrame:
     curves = run.mse.set_index(["estimator", "group_size"])
     base = curves["law"][curves.index.isin([BASE], level=0)].droplevel(0)
     curves = curves.assign(law_ratio=curves["law"].div(base.where(base > 0), level=1))
-    papers = curves[curves.index.isin(FIGURE_4, level=0)]
+    papers = curves[curves.index.isin(FIGURE_4_ESTIMATORS, level=0)]
     return papers if len(papers) else curves
 
 
 def _draw_curve(
-    axes: Axes, curve: pd.DataFrame, row: Row, style: Style, beside: float
+    axes: Axes, curve: pd.DataFrame, row: PanelRow, style: Style, beside: float
 ) -> None:
     """Draw an estimator's law, and its points beside it; without a law, join the points."""
     points = curve[interval_heads(row.points)].dropna(subset=row.points)
@@ -112,7 +114,7 @@ def _draw_curve(
     axes.errorbar(places, intervals[:, 0], yerr=reach(intervals), **settings)
 
 
-def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
+def _drawable(curves: pd.DataFrame, row: PanelRow) -> pd.DataFrame:
     """Keep the curves of a row if any point of them fits on a logarithmic axis."""
     if row.points == "ratio":
         curves = curves.drop(BASE, level=0, errors="ignore")
@@ -120,12 +122,12 @@ def _drawable(curves: pd.DataFrame, row: Row) -> pd.DataFrame:
 
 
 def _draw_curves(
-    axes: Axes, curves: pd.DataFrame, row: Row, styles: Mapping[str, Style]
+    axes: Axes, curves: pd.DataFrame, row: PanelRow, styles: Mapping[str, Style]
 ) -> None:
     """Draw a row's curves of one run, or say that there is nothing to draw."""
     sizes = sorted(set(curves.index.get_level_values(1)))
     axes.set_xscale("log", base=2)
-    axes.set_xlim(sizes[0] / MARGIN, sizes[-1] * MARGIN)
+    axes.set_xlim(sizes[0] / SIDE_MARGIN, sizes[-1] * SIDE_MARGIN)
     name_sizes(axes, sizes)
     drawable = _drawable(curves, row)
     if drawable.empty:
@@ -169,9 +171,13 @@ def compose(runs: Sequence[Tables]) -> Figure:
     """Compose a column for each run; the ratios' row is left out where no run has any."""
     curves = [find_curves(run) for run in runs]
     styles = styles_of(dict.fromkeys(name for curve in curves for name, _ in curve.index))
-    rows = ROWS if any(len(_drawable(curve, ROWS[1])) for curve in curves) else ROWS[:1]
+    rows = (
+        FIGURE_ROWS
+        if any(len(_drawable(curve, FIGURE_ROWS[1])) for curve in curves)
+        else FIGURE_ROWS[:1]
+    )
     heights = HEIGHTS[: len(rows)]
-    size = (BESIDE + WIDTH * len(curves), ABOVE + sum(heights))
+    size = (BESIDE + PANEL_WIDTH * len(curves), ABOVE + sum(heights))
     figure = Figure(figsize=size, layout="constrained")
     shared: dict[str, Any] = {"sharex": "col", "sharey": "row", "height_ratios": heights}
     grid = figure.subplots(len(rows), len(curves), squeeze=False, **shared)

@@ -13,7 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from mse_lab.answers.advice import Advice, advise
+from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_run
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.statement_numbers import judge_runs
@@ -22,7 +22,7 @@ from mse_lab.formatting import NONE, number, with_interval
 from mse_lab.probe.probe_files import flatten
 from mse_lab.probe.training import find_setting
 from mse_lab.report.advice_figure import compose_advice
-from mse_lab.report.advice_report import headline, warnings_of
+from mse_lab.report.advice_report import advice_headline, warnings_of
 from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.figure_4 import compose
 from mse_lab.report.phase_diagram import as_dots, compose_phase
@@ -39,22 +39,22 @@ NOTE = (
     "group; V: a prompt's mean reward; g: the gradient of V. GRPO-type's baseline is the "
     "mean reward of the group's others, the oracle's is V, vanilla has none."
 )
-FIGURE_4 = (
+FIGURE_4_COLUMNS = (
     "Squared distance of an estimator's gradient from the true one. Points are measured, "
     "lines the exact law; below, the same over the oracle's, on the same groups."
 )
-STEPS = (
+STEP_COLUMNS = (
     "The error of a step of so many completions, from many prompts with small groups to "
     "few with large ones. The grey stretch is the interval of the best."
 )
-ESTIMATORS = (
+ESTIMATOR_COLUMNS = (
     "Errors over the oracle's; of biased estimators after the rescaling best for them."
 )
-PROMPTS = (
+PROMPT_COLUMNS = (
     "On the upper line score and reward are uncorrelated, which is Assumption 2; below the "
     "lower one no baseline at all is better than the value."
 )
-STATEMENTS = (
+STATEMENT_COLUMNS = (
     "What arXiv 2603.01162v1 says about gradients. A statement fails where it is refuted, "
     "corrected for the number of tests, by a deviation of more than 5%; it holds where the "
     "intervals of its numbers lie in the range that is named."
@@ -100,7 +100,7 @@ def _advise(run: FinishedRun) -> Advice | str:
     if not run.held:
         return "No advice: a built-in check FAILED."
     try:
-        return advise(_evidence(run))
+        return make_advice(_evidence(run))
     except InputError as error:
         return f"No advice: {error}."
 
@@ -142,7 +142,9 @@ def _ratios(runs: Sequence[Tables]) -> Part:
         cells = ratio_cells(run.mse, sizes, best)
         for name in run.mse.groupby("estimator")[best].mean().sort_values().index:
             rows.append([f"{run.name}: {name}" if len(runs) > 1 else name, *cells[name]])
-    return Part("Estimators", [ESTIMATORS], rows, ["", *(f"G = {size}" for size in sizes)])
+    return Part(
+        "Estimators", [ESTIMATOR_COLUMNS], rows, ["", *(f"G = {size}" for size in sizes)]
+    )
 
 
 def _claims(runs: Sequence[FinishedRun]) -> dict[str, dict[str, str]]:
@@ -173,7 +175,7 @@ def _first(
             yield "warning", line
         answer, warnings = advice, run.warnings
         if isinstance(advice, Advice):
-            answer, warnings = headline(advice), warnings_of(advice)
+            answer, warnings = advice_headline(advice), warnings_of(advice)
         yield "headline", f"{run.name}: {answer}" if len(runs) > 1 else str(answer)
         yield from (("warning", warning) for warning in warnings)
     parts = {
@@ -203,17 +205,17 @@ def _parts(
     pairs = list(zip(runs, advices, strict=True))
     yield side_by_side("The runs", {run.name: _facts(run, one) for run, one in pairs})
     figure = draw_image(partial(compose, tables), "MSE against group size")
-    yield Part("Figure 4: MSE and group size", [FIGURE_4], figures=[figure])
+    yield Part("Figure 4: MSE and group size", [FIGURE_4_COLUMNS], figures=[figure])
     steps = [
         draw_image(partial(compose_advice, _evidence(run)), f"N MSE, {run.name}")
         for run, advice in pairs
         if isinstance(advice, Advice)
     ]
-    yield Part("Which group size", [STEPS], figures=steps)
+    yield Part("Which group size", [STEP_COLUMNS], figures=steps)
     yield _ratios(tables)
     figure = draw_image(partial(compose_phase, dots), "Best baseline against value")
-    yield Part("Prompt by prompt", [PROMPTS], figures=[figure])
-    yield side_by_side("The paper's statements", claims, STATEMENTS)
+    yield Part("Prompt by prompt", [PROMPT_COLUMNS], figures=[figure])
+    yield side_by_side("The paper's statements", claims, STATEMENT_COLUMNS)
     made = {run.name: _made(run) for run in runs}
     yield side_by_side("Where and how they were made", made)
 

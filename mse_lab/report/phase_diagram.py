@@ -47,7 +47,7 @@ _CAPTION = (
 _LONGEST_LABEL = 40
 
 
-Point = tuple[float, float]
+Dot = tuple[float, float]
 
 
 class Dots(NamedTuple):
@@ -145,9 +145,7 @@ def _draw_dots(axes: Axes, dots: Dots, colour: str, *, alone: bool) -> None:
     )  # fmt: skip
 
 
-def _write(
-    axes: Axes, point: Point, text: str, slope: float = 0.0, **settings: Any
-) -> None:
+def _write(axes: Axes, point: Dot, text: str, slope: float = 0.0, **settings: Any) -> None:
     """Write into the unit square, along a line of a slope, legibly above dots."""
     angle = math.degrees(math.atan(slope))
     behind = {"facecolor": ink(0), "alpha": 0.7, "edgecolor": "none", "pad": 0.4}

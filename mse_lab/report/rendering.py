@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from mse_lab.formatting import WIDTH, table, wrap
 
-TEMPLATES = Environment(
+PAGES = Environment(
     loader=PackageLoader("mse_lab.report"),
     autoescape=True,
     undefined=StrictUndefined,
@@ -120,5 +120,5 @@ def as_markdown(parts: Sequence[Part]) -> str:
 
 def as_page(title: str, first: Sequence[tuple[str, str]], parts: Sequence[Part]) -> str:
     """Write one HTML page: lines of a kind (`headline`, `warning`, `note`), then parts."""
-    page = TEMPLATES.get_template("page.html")
+    page = PAGES.get_template("page.html")
     return page.render(title=title, first=first, parts=parts)

@@ -21,7 +21,7 @@ from mse_lab.report.run_screen import say_mismatch
 FIRST_PROMPTS, FIRST_COMPLETIONS = 32, 12
 
 # Characters of a reward function's name in the table.
-NAME = 28
+NAME_WIDTH = 28
 
 # What stands for never and always right where rewards are graded.
 EXTREMES = ("always at the least reward", "always at the largest reward")
@@ -58,7 +58,7 @@ def _batch(summary: Summary) -> str:
     return f"{text} ({form.name}: {keys})."
 
 
-def headline(summary: Summary) -> str:
+def rollouts_headline(summary: Summary) -> str:
     """Say how much of the log has a signal."""
     if not summary.grouped:
         return f"Mean reward {with_interval(summary.mean_reward)}; there are no groups."
@@ -184,11 +184,16 @@ def _functions(summary: Summary) -> Part | None:
     if not functions:
         return None
     rows = [
-        [shorten(each.name, NAME), number(each.mean), share(each.varies), share(each.share)]
+        [
+            shorten(each.name, NAME_WIDTH),
+            number(each.mean),
+            share(each.varies),
+            share(each.share),
+        ]
         for each in functions
     ]
     heads = ["reward", "mean", "varies in groups", "part of the variance"]
-    still = [shorten(each.name, NAME) for each in functions if each.varies == 0]
+    still = [shorten(each.name, NAME_WIDTH) for each in functions if each.varies == 0]
     said = f"{', '.join(still)} never varies in a group: no gradient from it."
     return Part("Reward functions", [said] if still else (), rows, heads)
 
@@ -213,9 +218,9 @@ def _beyond(summary: Summary) -> Part:
     return Part("What these logs cannot tell", said)
 
 
-def parts_of(summary: Summary) -> list[Part]:
+def rollouts_parts(summary: Summary) -> list[Part]:
     """List the parts of the report, the answer first."""
-    first = [headline(summary), _used(summary), _sized(summary), _batch(summary)]
+    first = [rollouts_headline(summary), _used(summary), _sized(summary), _batch(summary)]
     title = f"{summary.log.source.name} ({summary.log.source.form.name})"
     parts = [
         Part(title, [sentence for sentence in first if sentence]),
@@ -233,9 +238,9 @@ def parts_of(summary: Summary) -> list[Part]:
 
 def rollouts_text(summary: Summary) -> str:
     """Say the summary on a screen."""
-    return as_text(parts_of(summary))
+    return as_text(rollouts_parts(summary))
 
 
 def rollouts_markdown(summary: Summary) -> str:
     """Write the summary as Markdown."""
-    return as_markdown(parts_of(summary))
+    return as_markdown(rollouts_parts(summary))

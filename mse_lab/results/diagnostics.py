@@ -74,7 +74,7 @@ def _count_ends(
     )
 
 
-def describe(
+def summarise(
     rewards: Sequence[Floats],
     summaries: Sequence[CompletionSummary],
     names: Mapping[int, str],
@@ -119,7 +119,7 @@ def diagnose(
 ) -> Diagnostics:
     """Describe the completions of a run; `names` has the text of every end token."""
     size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
-    return describe(
+    return summarise(
         list(pools.reference_rewards_PN),
         summaries,
         names,

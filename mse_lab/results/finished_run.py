@@ -20,7 +20,7 @@ from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.folder import ResultsFolder, identify_code
-from mse_lab.results.integrity import REMEDY
+from mse_lab.results.integrity import RESTORE
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 from mse_lab.results.tables import describe_prompts
 
@@ -67,7 +67,7 @@ def _analyse(
     shapes = pools.rewards_PN.shape[1], pools.reference_rewards_PN.shape[1]
     if (pools.prompts, pools.largest_group, *shapes) != expected:
         raise InputError(
-            f"{folder}: config.yaml, prompts and pools.npz are not of one run; {REMEDY}"
+            f"{folder}: config.yaml, prompts and pools.npz are not of one run; {RESTORE}"
         )
     return analyse_run(name, probe, pools, described)
 

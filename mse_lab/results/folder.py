@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mse_lab.errors import InputError
-from mse_lab.probe.identity import UNKNOWN
+from mse_lab.probe.identity import UNKNOWN_IDENTITY
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
 from mse_lab.results import integrity
@@ -78,7 +78,7 @@ class ResultsFolder:
     def read(self, name: str, default: Any = ...) -> Any:
         """Read a file as the inventory says; give the default if it is absent."""
         if default is ... or self.has(name):
-            return integrity.read(self.file(name))
+            return integrity.read_intact(self.file(name))
         return default
 
     def write(self, name: str, content: Any) -> None:
@@ -172,8 +172,8 @@ class ResultsFolder:
         written = self.read("checkpoint.json", {})
         both = {part: now for part, now in identity.items() if now and written.get(part)}
         for part, now in both.items():
-            if now.startswith(UNKNOWN):
-                why = now.removeprefix(UNKNOWN)
+            if now.startswith(UNKNOWN_IDENTITY):
+                why = now.removeprefix(UNKNOWN_IDENTITY)
                 self._refuse(f"whether its {part} has changed since is not known: {why}")
         changed = ", ".join(part for part, now in both.items() if now != written[part])
         if changed:

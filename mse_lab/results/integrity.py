@@ -15,7 +15,7 @@ from mse_lab.errors import InputError, in_short
 from mse_lab.results.files import write_json
 from mse_lab.results.inventory import FILES, FROM_POOLS, MANIFEST, REPEATABLE
 
-REMEDY = "restore it, or measure again with mse-lab run PROBE --fresh"
+RESTORE = "restore it, or measure again with mse-lab run PROBE --fresh"
 REPAIR = "mse-lab run PROBE makes it again from pools.npz"
 
 
@@ -38,7 +38,7 @@ def open_intact(path: Path, remedy: str = "") -> Iterator[BinaryIO]:
     """
     if not remedy:
         repairable = path.name in FROM_POOLS and exists(path.with_name("pools.npz"))
-        remedy = REPAIR if repairable else REMEDY
+        remedy = REPAIR if repairable else RESTORE
     digests = {} if path.name == MANIFEST else read_manifest(path.parent)
     try:
         if path.exists() and not path.is_file():
@@ -67,7 +67,7 @@ def _digest(file: BinaryIO) -> str:
 def read_manifest(folder: Path) -> dict[str, str]:
     """Read the checksums of a result by file name; empty if there is no manifest."""
     path = folder / MANIFEST
-    return dict(read(path)) if exists(path) else {}
+    return dict(read_intact(path)) if exists(path) else {}
 
 
 def write_manifest(folder: Path) -> None:
@@ -80,7 +80,7 @@ def write_manifest(folder: Path) -> None:
     write_json(folder / MANIFEST, digests)
 
 
-def read(path: Path) -> Any:
+def read_intact(path: Path) -> Any:
     """Read a file of a result as the inventory says; refuse it as `open_intact` does."""
     with open_intact(path) as file:
         return FILES[path.name].read(file)
@@ -94,4 +94,4 @@ def validate(folder: Path, names: Sequence[str]) -> None:
             with open_intact(path):  # compares the checksum
                 pass
         else:
-            read(path)
+            read_intact(path)

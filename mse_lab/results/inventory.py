@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
 
 
-def read_text(file: BinaryIO) -> str:
+def read_whole_text(file: BinaryIO) -> str:
     """Read a text that ends in a whole line."""
     text = file.read().decode()
     if not text.endswith("\n"):
@@ -48,7 +48,7 @@ def read_json(file: BinaryIO, schema: Any) -> Any:
 
 def read_configuration(file: BinaryIO) -> dict[str, Any]:
     """Read `config.yaml` as it is written; `parse_probe` makes a probe of it."""
-    values = parse_yaml(read_text(file), "its text")
+    values = parse_yaml(read_whole_text(file), "its text")
     if not isinstance(values, dict):
         raise TypeError("it holds no keys")
     return values
@@ -75,7 +75,7 @@ def read_table(file: BinaryIO, columns: Sequence[str], rows: int = 1) -> "pd.Dat
     import pandas as pd
 
     table = pd.read_csv(
-        io.StringIO(read_text(file)),
+        io.StringIO(read_whole_text(file)),
         dtype=dict.fromkeys(TEXTS, str),
         # A number may be missing; a text may be empty.
         keep_default_na=False,
@@ -146,7 +146,7 @@ FILES = {
     "errors.npz": File("pools", read_npz, needed=True),
     "pools.npz": File("model", read_pools, needed=True),
     "config.yaml": File("model", read_configuration),
-    "prompts.sha256": File("model", read_text),
+    "prompts.sha256": File("model", read_whole_text),
     "checkpoint.json": File("model", _NAMES),
     "environment.json": File("model", partial(read_json, schema=dict[str, Any])),
     "diagnostics.json": File("model", read_diagnostics),

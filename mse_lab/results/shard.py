@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
-VERSION = 12
+SHARD_VERSION = 12
 
-REMEDY = "start again: its prompt is measured again"
+START_AGAIN = "start again: its prompt is measured again"
 
 
 def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
@@ -35,7 +35,7 @@ def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
         [name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
         for name, array in sorted(arrays.items())
     ]
-    return digest([VERSION, origin, held])
+    return digest([SHARD_VERSION, origin, held])
 
 
 def as_arrays(measured: Any) -> dict[str, NDArray[Any]]:
@@ -68,16 +68,16 @@ def _from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
 def save_shard(measured: object, path: Path, origin: str) -> None:
     """Write a dataclass of a prompt, whole or not at all, with its origin in the seal."""
     arrays = as_arrays(measured)
-    marks = {"version": np.array(VERSION), "seal": np.array(_seal(arrays, origin))}
+    marks = {"version": np.array(SHARD_VERSION), "seal": np.array(_seal(arrays, origin))}
     # Vectors of random numbers, read once: compressing them gains nothing.
     write_arrays(path, arrays | marks, compressed=False)
 
 
 def load_shard(kind: type[T], path: Path, origin: str) -> T:
     """Read a dataclass of this kind; refuse one that is damaged or of another origin."""
-    with open_intact(path, REMEDY) as file:
+    with open_intact(path, START_AGAIN) as file:
         arrays = read_npz(file)
-        if not np.array_equal(arrays.pop("version", 0), VERSION):
+        if not np.array_equal(arrays.pop("version", 0), SHARD_VERSION):
             raise ValueError("of another version")
         if arrays.pop("seal").item() != _seal(arrays, origin):
             raise ValueError("changed since, or of another run")

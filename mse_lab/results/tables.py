@@ -33,14 +33,14 @@ MOMENTS = ("value", "score_norm2", "grad_norm2", "trace_oracle", "zeta", "best_b
 RHO = tuple(interval_heads("rho"))
 
 # The estimators of Figure 4, which are also a run's default.
-FIGURE_4 = ("vanilla", "grpo", BASE)
+FIGURE_4_ESTIMATORS = ("vanilla", "grpo", BASE)
 
-NOTHING = Point(None, None)
+NO_POINT = Point(None, None)
 
 Columns = dict[str, str | int | float | None]
 
 
-def columns_of(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
     """Spread a number and its interval over three columns, empty without a number."""
     return dict(zip(interval_heads(name), estimate or (None, None, None), strict=True))
 
@@ -62,25 +62,25 @@ def mse_table(
     excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
     norm2 = pools.aggregate_norm2
     known = norm2 > aggregate_norm2_error(pools)
-    further = {key.estimator for key in points}.difference(FIGURE_4)
+    further = {key.estimator for key in points}.difference(FIGURE_4_ESTIMATORS)
     rows = []
     for key, (measured, law) in points.items():
-        base = points.get(Key(BASE, key.group_size), NOTHING)
+        base = points.get(Key(BASE, key.group_size), NO_POINT)
         mse = None if measured is None else float(measured.point.mse)
         row: Columns = {
             "probe": name,
             **key._asdict(),
             "replicates": errors[key].shape[1],
-            **columns_of("mse", _interval(measured, "mse", level)),
+            **interval_columns("mse", _interval(measured, "mse", level)),
             "mse_plain": None if mse is None else mse + excess,
-            **columns_of("law", _interval(law, "mse", level)),
+            **interval_columns("law", _interval(law, "mse", level)),
             "relative_mse": mse / norm2 if mse is not None and known else None,
-            **columns_of("ratio", paired_ratio(measured, base.measured, level)),
+            **interval_columns("ratio", paired_ratio(measured, base.measured, level)),
             **_parts(measured, level),
         }
         if further:
             ratio = paired_ratio(measured, base.measured, level, "scale_free_mse")
-            row |= columns_of("scale_free_ratio", ratio)
+            row |= interval_columns("scale_free_ratio", ratio)
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -90,11 +90,16 @@ def _parts(curve: Curve | None, level: float) -> Columns:
         name: None if curve is None else float(getattr(curve.point, name))
         for name in ("bias2", "variance", "slope", "cosine")
     }
-    return parts | columns_of("scale_free_mse", _interval(curve, "scale_free_mse", level))
+    return parts | interval_columns(
+        "scale_free_mse", _interval(curve, "scale_free_mse", level)
+    )
 
 
 def _law_columns(curve: Curve | None, level: float) -> Columns:
-    return {**columns_of("law", _interval(curve, "mse", level)), **_parts(curve, level)}
+    return {
+        **interval_columns("law", _interval(curve, "mse", level)),
+        **_parts(curve, level),
+    }
 
 
 def laws_table(

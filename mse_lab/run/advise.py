@@ -22,10 +22,10 @@ from mse_lab.mse.rule import Question, Stopped, decide
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
-from mse_lab.results.diagnostics import describe
+from mse_lab.results.diagnostics import summarise
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.looks import COMPLETIONS, MOST_SCORED, Look, keyed_order, looks
-from mse_lab.run.loop import Batch, Store, fill, read, size
+from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
 from mse_lab.run.prepare import RunContext, RunSpec, load
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
@@ -40,13 +40,13 @@ DEFAULT_BUDGET = 8192
 LARGEST_BLOCK = sum(MOST_SCORED)
 
 # Completions that are shown where all rewards are equal.
-EXAMPLES = 3
+SHOWN_COMPLETIONS = 3
 
 # Prompts that an answer needs, and prompts of them whose rewards differ.
 LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 
-class Sampling(NamedTuple):
+class SamplingEnd(NamedTuple):
     """How a measurement until the answer is known has ended.
 
     Only the first process has prompts, checks and warnings.
@@ -102,7 +102,7 @@ def _first_completions(
 ) -> list[str]:
     """Show the first completions of some prompts, with their rewards."""
     lines = []
-    for index, blocks in zip(order[:EXAMPLES], sampled, strict=False):
+    for index, blocks in zip(order[:SHOWN_COMPLETIONS], sampled, strict=False):
         one = json.loads(blocks[0].completions.lines.split("\n")[0])
         prompt = subject.prompts[index]
         lines.append(describe_completion(prompt, one["text"], one["reward"]))
@@ -117,7 +117,7 @@ def warn_of_samples(
     rewards = [
         np.concatenate([block.sample.rewards_N for block in each]) for each in prompts
     ]
-    found = describe(
+    found = summarise(
         rewards,
         [block.completions for block in blocks],
         subject.policy.end_texts,
@@ -153,7 +153,7 @@ class _Looks:
         """Look; return whether to stop."""
         subject, line = self._subject, self._line
         order = self._order[: look.prompts]
-        sampled = [read(self._store, items) for items in look.items(order)]
+        sampled = [read_measurements(self._store, items) for items in look.items(order)]
         dtype = subject.probe.model.dtype
         gaps = [block.law_gap for blocks in sampled for block in blocks]
         self.checks = [
@@ -207,7 +207,7 @@ def sample_until(
     *,
     seconds: float = math.inf,
     shown: bool = True,
-) -> Sampling:
+) -> SamplingEnd:
     """Sample look by look until one says stop, or no further look is left.
 
     All processes call this and sample; the first one looks. The time is limited for one
@@ -237,7 +237,7 @@ def sample_until(
     # Without a stop the looks end where the next one would exceed the budget.
     whole = like_these and done == looks(len(order))[-1]
     stopped: Stopped = "regret" if stop else "exhausted" if whole else "budget"
-    return Sampling(seen.prompts, stopped, seen.checks, seen.warnings, len(order))
+    return SamplingEnd(seen.prompts, stopped, seen.checks, seen.warnings, len(order))
 
 
 def sample_context(
@@ -247,7 +247,7 @@ def sample_context(
     *,
     fresh: bool = False,
     shown: bool = True,
-) -> Sampling:
+) -> SamplingEnd:
     """Sample in the folder of an advice."""
     subject, processes = context.subject, context.spec.processes
     with measuring(context, SampledPrompt, fresh=fresh) as store:
@@ -256,7 +256,7 @@ def sample_context(
 
 def sample_probe(
     spec: RunSpec, question: Question, *, budget: int | None = None, fresh: bool = False
-) -> Sampling:
+) -> SamplingEnd:
     """Measure a probe until its answer is known, or resume where an earlier start stopped.
 
     The samples are written to the folder of the results; those of an earlier start are

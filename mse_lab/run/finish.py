@@ -215,7 +215,7 @@ def _describe(
         "prompts": len(prompts),
         "parameters": policy.size,
         "checkpoint": dict(policy.identity),
-        "between_prompts": sketches.describe(subject.keeps_whole),
+        "between_prompts": sketches.describe_products(subject.keeps_whole),
         "completions_sha256": spec.source.digest,
         "memory": {
             **subject.memory.describe(),

@@ -12,7 +12,7 @@ from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.mse.rule import Question
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy
-from mse_lab.probe.identity import identify
+from mse_lab.probe.identity import identify_function
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import take_prompts
 from mse_lab.probe.reward_functions import UserReward
@@ -35,7 +35,7 @@ from mse_lab.results.folder import (
 )
 from mse_lab.run.advise import (
     LARGEST_BLOCK,
-    Sampling,
+    SamplingEnd,
     order_prompts,
     refuse_few,
     sample_context,
@@ -48,7 +48,7 @@ from mse_lab.run.run_probe import execute, measure_prompts
 from mse_lab.run.subject import Inputs, make_subject
 
 # The analysis of what was measured, its checks, and its warnings.
-Measured = tuple[Analysis, list[Check], list[str]]
+AnalysedModel = tuple[Analysis, list[Check], list[str]]
 
 
 class InMemoryInputs(NamedTuple):
@@ -119,7 +119,7 @@ def borrow_model(given: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Poli
         if folder is None:
             yield inputs, policy
             return
-        identity = identify_reward(function, reward) if named else identify(reward)
+        identity = identify_reward(function, reward) if named else identify_function(reward)
         yield (
             RunSpec(
                 **vars(inputs),
@@ -132,7 +132,7 @@ def borrow_model(given: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Poli
         )
 
 
-def measure_model(given: InMemoryInputs, *, shown: bool) -> Measured:
+def measure_model(given: InMemoryInputs, *, shown: bool) -> AnalysedModel:
     """Measure a model in memory, with a progress bar if `shown`."""
     with borrow_model(given) as (inputs, policy):
         if isinstance(inputs, RunSpec):
@@ -151,7 +151,7 @@ def sample_model(
     *,
     seconds: float = math.inf,
     shown: bool,
-) -> tuple[Inputs, Sampling]:
+) -> tuple[Inputs, SamplingEnd]:
     """Sample a model in memory until its answer is known, as `sample_probe` does.
 
     What is written nowhere is sampled for so many `seconds` at most.

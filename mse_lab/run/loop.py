@@ -80,7 +80,7 @@ def fill(
     show()
 
 
-def read(store: Store[T], items: Sequence[Item]) -> list[T]:
+def read_measurements(store: Store[T], items: Sequence[Item]) -> list[T]:
     """Read measurements, once this machine sees what others have written."""
     wait_until(lambda: all(item in store for item in items), PATIENCE)
     return [store[item] for item in items]

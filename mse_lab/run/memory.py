@@ -22,7 +22,7 @@ from mse_lab.scores.factors import SLICE_BYTES
 from mse_lab.scores.module_hooks import is_out_of_memory
 from mse_lab.scores.score_block import Scoring
 from mse_lab.scores.scoring_plan import NoRule, missing_rule
-from mse_lab.scores.sketches import SCORE_BUCKETS, describe
+from mse_lab.scores.sketches import SCORE_BUCKETS, describe_products
 
 T = TypeVar("T")
 Size = TypeVar("Size")
@@ -197,7 +197,7 @@ class Memory:
     @property
     def between(self) -> str:
         """How products between completions of a block are computed, and how exact."""
-        return describe(not self.scoring.current.sketched, SCORE_BUCKETS)
+        return describe_products(not self.scoring.current.sketched, SCORE_BUCKETS)
 
     @property
     def warnings(self) -> list[str]:

@@ -8,7 +8,7 @@ from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.policy import Policy
 from mse_lab.results.finished_run import repair
 from mse_lab.run.finish import Outcome, device_model, finish, peak_memory_bytes
-from mse_lab.run.loop import Batch, Store, fill, read
+from mse_lab.run.loop import Batch, Store, fill, read_measurements
 from mse_lab.run.prepare import RunSpec, attach_model, load
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
@@ -93,7 +93,7 @@ def execute(
         peaks = processes.gather(peak_memory_bytes())
 
         def end() -> Outcome:
-            prompts = read(store, [(index,) for index in indices])
+            prompts = read_measurements(store, [(index,) for index in indices])
             return finish(context, prompts, devices, max(peaks))
 
         return processes.agree(end, Outcome)

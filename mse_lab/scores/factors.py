@@ -130,7 +130,7 @@ class Dense(NamedTuple):
 Factor = OuterProducts | RowSums | RoutedProducts | Dense
 
 
-def exact(factor: Factor) -> Factor:
+def exact_factor(factor: Factor) -> Factor:
     """Give a factor whose products are summed in float32 or better."""
     if isinstance(factor, RoutedProducts):
         return factor  # made exact expert by expert

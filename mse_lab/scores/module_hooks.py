@@ -58,7 +58,7 @@ def _lead(tensor: Tensor) -> int:
     return tensor.shape[0] if tensor.dim() else 1
 
 
-class Batch(NamedTuple):
+class PassLayout(NamedTuple):
     """How the completions of a pass lie in its tensors."""
 
     rows: int  # N, the completions.
@@ -115,7 +115,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: list[Tensor]
-    batch: Batch
+    batch: PassLayout
 
     def __post_init__(self) -> None:
         given = self.args, self.kwargs, self.results
@@ -271,7 +271,7 @@ class ModuleHooks:
     ) -> Any:
         if self.replaying:
             return None
-        batch = Batch(self.rows, self.tokens, self.shared)
+        batch = PassLayout(self.rows, self.tokens, self.shared)
         call = Call(owner, module, names, args, kwargs, results_in(output), batch)
         if not self.take_call(call):
             return None

@@ -32,7 +32,7 @@ from mse_lab.scores.module_hooks import (
     replaced_forward,
     tensors_in,
 )
-from mse_lab.scores.scoring_plan import find_plan, refuse
+from mse_lab.scores.scoring_plan import find_plan, no_rule
 from mse_lab.scores.sketches import Keeper
 from mse_lab.scores.tied_parameters import reduce_factors
 from mse_lab.scores.weighted_sum import weighted_sum
@@ -89,7 +89,7 @@ class Recorder(ModuleHooks):
             if self._reference is not None and not any(
                 name in answer.names.values() for answer in self._plan.values()
             ):
-                raise refuse(self._policy, name, "the calibration pass did not use it")
+                raise no_rule(self._policy, name, "the calibration pass did not use it")
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
 
@@ -152,7 +152,7 @@ class Recorder(ModuleHooks):
             self.take_factor(name, found[local])
 
     def _refuse(self, call: Call, reason: str) -> InputError:
-        return refuse(self._policy, next(iter(call.names.values())), reason)
+        return no_rule(self._policy, next(iter(call.names.values())), reason)
 
     def _reduce(self, name: str) -> None:
         factors, parameter = self._factors.pop(name), self._policy.parameters[name]

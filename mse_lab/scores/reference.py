@@ -34,7 +34,7 @@ from mse_lab.policy.policy import Policy
 
 Gradient = dict[str, Tensor]
 
-CHUNK = 2**24  # Numbers turned into float64 at a time.
+NUMBERS_AT_ONCE = 2**24  # Numbers turned into float64 at a time.
 PASS_TOKENS = 1024  # What a pass costs whatever is in it, in tokens.
 
 
@@ -148,7 +148,7 @@ def leave_one_out(rewards_N: Floats) -> Floats:
 
 def inner_product(left: Tensor, right: Tensor) -> float:
     """Multiply two gradients of one parameter, summed in float64."""
-    chunks = (side.flatten().split(CHUNK) for side in (left, right))
+    chunks = (side.flatten().split(NUMBERS_AT_ONCE) for side in (left, right))
     pairs = zip(*chunks, strict=True)
     return float(sum(torch.dot(one.double(), other.double()) for one, other in pairs))
 

@@ -27,7 +27,7 @@ from mse_lab.scores.reference import gradient_hooks
 # Rows and tokens of the calibration pass. Rows are recognised by these sizes and their
 # product, which other sizes of a model are unlikely to have. SCORED_TOKENS tokens of each
 # row get log-probabilities.
-ROWS, TOKENS, SCORED_TOKENS = 3, 13, 3
+TRIAL_ROWS, TRIAL_TOKENS, SCORED_TOKENS = 3, 13, 3
 
 _UNCALLED = "it is not called"
 
@@ -78,7 +78,7 @@ def _calibrate(policy: Policy) -> None:
     """Run a few tokens forward and backward, rows of different ones."""
     vocabulary = len(policy.model.get_input_embeddings().weight)
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", 0)
-    size = ROWS, min(TOKENS, context or TOKENS)
+    size = TRIAL_ROWS, min(TRIAL_TOKENS, context or TRIAL_TOKENS)
     numbers = np.random.default_rng(0).integers(vocabulary, size=size)
     tokens = torch.from_numpy(numbers).to(policy.device)
     with torch.enable_grad():
@@ -90,7 +90,7 @@ class _Survey(ModuleHooks):
     """A plain pass: the parameters that autograd reaches, and modules in doubt."""
 
     def __init__(self, policy: Policy, modules: Iterable[str]) -> None:
-        super().__init__(policy.model, ROWS, shared=0)
+        super().__init__(policy.model, TRIAL_ROWS, shared=0)
         self.reached: set[str] = set()
         self.doubts = dict.fromkeys(modules, _UNCALLED)
         gradients = gradient_hooks(policy, lambda name, _: self.reached.add(name))
@@ -110,7 +110,7 @@ class _Trial(ModuleHooks):
     """A pass like a block's: each module's rule, by its index in `RULES`, or a doubt."""
 
     def __init__(self, policy: Policy, owned: Owned) -> None:
-        super().__init__(policy.model, ROWS, shared=0)
+        super().__init__(policy.model, TRIAL_ROWS, shared=0)
         self.rules: dict[str, int] = {}
         self.doubts: dict[str, str] = {}
         self._unanswered: Counter[str] = Counter()
@@ -122,7 +122,7 @@ class _Trial(ModuleHooks):
                 raise
             # The survey's pass did not fail: the model bears no hooks on its results.
             name = next(iter(next(iter(owned.values())).values()))
-            raise refuse(policy, name, f"watched it fails: {in_short(error)}") from None
+            raise no_rule(policy, name, f"watched it fails: {in_short(error)}") from None
         for owner in +self._unanswered:
             self.doubts.setdefault(owner, "no gradient reaches its result")
 
@@ -163,7 +163,7 @@ def _hand_up(policy: Policy, owned: Owned, doubts: dict[str, str]) -> Owned:
         if reason is None:
             found.setdefault(owner, {}).update(names)
         elif not parent:
-            raise refuse(policy, next(iter(names.values())), reason)
+            raise no_rule(policy, next(iter(names.values())), reason)
         else:
             inside = {f"{last}.{local}": name for local, name in names.items()}
             found.setdefault(parent, {}).update(inside)
@@ -210,7 +210,7 @@ class NoRule(InputError):
     """Parameters have no rule, or theirs does not hold; says which, and why."""
 
 
-def refuse(policy: Policy, name: str, reason: str) -> NoRule:
+def no_rule(policy: Policy, name: str, reason: str) -> NoRule:
     """Say that a parameter has no rule."""
     module_name = name.rpartition(".")[0]
     module = policy.model.get_submodule(module_name)
@@ -224,7 +224,7 @@ def missing_rule(policy: Policy, block: int) -> str | None:
             names = [*answer.names.values()]
             values = [policy.parameters[name] for name in names]
             if answer.rule is RULES[-1] and (reason := too_large_for(block, values)):
-                raise refuse(policy, names[0], reason)
+                raise no_rule(policy, names[0], reason)
     except NoRule as no:
         return str(no)
     return None

@@ -124,7 +124,7 @@ class Sketch:
 Keeper = Whole | Sketch
 
 
-def describe(exact: bool, buckets: int = BUCKETS) -> str:
+def describe_products(exact: bool, buckets: int = BUCKETS) -> str:
     """Say how products were computed, and how exact they are."""
     if exact:
         return "exact"

@@ -21,7 +21,7 @@ from mse_lab.scores.factors import (
     RoutedProducts,
     RowSums,
     at_least_float32,
-    exact,
+    exact_factor,
     slices,
 )
 from mse_lab.scores.outer_products import Reduced, reduce_outer
@@ -111,4 +111,4 @@ def reduce_factors(
         reference, shape = at_least_float32(reference), reference.shape
     assert shape is not None
     with _tensor_cores(factors):
-        return _reduce([exact(factor) for factor in factors], reference, shape)
+        return _reduce([exact_factor(factor) for factor in factors], reference, shape)

@@ -21,13 +21,13 @@ from mse_lab.scores.factors import (
     RoutedProducts,
     RowSums,
     at_least_float32,
-    exact,
+    exact_factor,
     slices,
 )
 
 # Parts of a slice in which the sum is formed: what keeps it finds it in the processor's
 # cache, and its memory is not cleared anew each time.
-PARTS = 16
+PIECES = 16
 
 
 def _sum_outer(outer: OuterProducts, weights_N: Tensor) -> Callable[[slice], Tensor]:
@@ -59,7 +59,7 @@ def _by_rows(
     """Form the sum over all uses, rows (r, C) at a time."""
     outers = [_sum_outer(use, weights_N) for use in uses if isinstance(use, OuterProducts)]
     sums = [use for use in uses if isinstance(use, RowSums)]
-    for part in slices(shape[0], PARTS * 4 * shape[1]):
+    for part in slices(shape[0], PIECES * 4 * shape[1]):
         size = part.stop - part.start, shape[1]
         total = outers[0](part) if outers else uses[0].columns_NTC.new_zeros(size)
         for form in outers[1:]:
@@ -76,7 +76,7 @@ def weighted_sum(
 
     Give the sum in parts, flat, in order; float32 or better.
     """
-    uses = [exact(factor) for factor in factors]
+    uses = [exact_factor(factor) for factor in factors]
     known = [use for use in uses if isinstance(use, OuterProducts | RowSums)]
     if len(uses) == 1 and isinstance(uses[0], RoutedProducts):
         for outer in uses[0].by_expert(shape[0]):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mse_lab.commands.process import conclude
+from mse_lab.commands.process import exit_status_of
 from mse_lab.errors import InputError
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.project import PROJECT
@@ -111,7 +111,7 @@ def main(words: Sequence[str] | None = None) -> int:
         study(settings, given.out or default, given.so_far)
         return 0
 
-    return conclude(command)
+    return exit_status_of(command)
 
 
 if __name__ == "__main__":

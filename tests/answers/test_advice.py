@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice import STEPS, advise, beats_vanilla_from
+from mse_lab.answers.advice import STEPS, beats_vanilla_from, make_advice
 from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
 from mse_lab.answers.prices import PriceList
 from mse_lab.errors import InputError
@@ -71,7 +71,7 @@ def test_the_exact_mse_is_that_of_estimates_on_random_prompts(known, size):
 
 def test_finds_the_brute_force_optimum(known):
     design, pools, _ = known
-    found = advise(evidence(pools, DEFAULT._replace(estimator="grpo", group_size=64)))
+    found = make_advice(evidence(pools, DEFAULT._replace(estimator="grpo", group_size=64)))
     best = found.best
     assert math.floor(best.low) <= brute_force(design) <= math.ceil(best.high)
     assert standard_errors(best, exact_best(design)) < 4
@@ -84,7 +84,7 @@ def test_finds_the_brute_force_optimum(known):
 @pytest.mark.parametrize("completions", [0, 256])
 def test_every_number_is_within_four_standard_errors_of_the_truth(known, completions):
     design, pools, _ = known
-    found = advise(evidence(pools, GRPO_4, completions))
+    found = make_advice(evidence(pools, GRPO_4, completions))
     moments, (between, gradient2) = design.moments(), exact(design)
     scale = 1024 * exact_mse(design, "grpo", 4) / gradient2
     truths = {
@@ -118,14 +118,14 @@ def test_a_saving_in_steps_is_smaller_than_in_completions(known):
     """Of 64 in use: both are the truth's within four standard errors."""
     design, pools, _ = known
     setting = DEFAULT._replace(estimator="grpo", group_size=64)
-    found = advise(evidence(pools, setting, 256))
+    found = make_advice(evidence(pools, setting, 256))
     gradient2, size = exact(design)[1], found.set_to
     at, to = (1024 * exact_mse(design, "grpo", one) for one in (64, size))
     assert standard_errors(found.saves, 1 - to / at) < 4
     steps = 1 - (256 * gradient2 + to) / (256 * gradient2 + at)
     assert standard_errors(found.steps_saved, steps) < 4
     assert 0 < found.steps_saved.value < found.saves.value
-    unknown = advise(evidence(pools, setting))
+    unknown = make_advice(evidence(pools, setting))
     assert unknown.steps_saved is None
     assert unknown.saves.value == pytest.approx(found.saves.value, rel=0.05)
 
@@ -184,7 +184,7 @@ def test_never_beats_vanilla_where_right_completions_have_small_scores():
         for size in range(2, 257)
     )
     found = PriceList(evidence(sample(design, rng), GRPO_4))
-    advice = advise(found.evidence)
+    advice = make_advice(found.evidence)
     assert all(map(math.isinf, advice.beats_vanilla_from))
     [vanilla] = [one for one in found.alternatives if one[0] == "vanilla"]
     assert vanilla[2].high < 1
@@ -216,10 +216,10 @@ def test_shares_of_zero_variance_groups(known, size):
     design, pools, _ = known
     value = design.mean(design.reward_PC)
     truth = (value**size + (1 - value) ** size).mean()
-    found = advise(evidence(pools, GRPO_4._replace(group_size=size)))
+    found = make_advice(evidence(pools, GRPO_4._replace(group_size=size)))
     assert standard_errors(found.zero_variance, truth) < 4
     short = sample(design, np.random.default_rng(0), reference=64, blocks=2, largest=16)
-    few = advise(evidence(short, GRPO_4._replace(group_size=128)))
+    few = make_advice(evidence(short, GRPO_4._replace(group_size=128)))
     assert few.zero_variance is None
 
 
@@ -324,7 +324,7 @@ def test_samples_and_their_law(rewards, completions, of_loss):
     low, high = rewards
     design = replace(design, reward_PC=low + (high - low) * design.reward_PC)
     drawn = choose(design, rng.integers(0, design.prompts, 200)).sample(rng, completions)
-    found = advise(
+    found = make_advice(
         evidence_of_samples(
             "few", PROBE, Samples.of(drawn), DEFAULT, ask(DEFAULT, LEVEL), "regret", 200
         )
@@ -340,21 +340,21 @@ def test_samples_and_their_law(rewards, completions, of_loss):
 def test_a_set_of_prompts_is_spoken_of_alone(known):
     setting = DEFAULT._replace(estimator="grpo", group_size=64)
     these = evidence(known[1], setting, population="these")
-    assert advise(these).population == 60
-    assert advise(evidence(known[1], setting)).population is None
+    assert make_advice(these).population == 60
+    assert make_advice(evidence(known[1], setting)).population is None
 
 
 def test_names_the_batch_that_the_best_size_takes(known):
     """Where the batch refuses it; only one that is worth more than the regret."""
     used = {"per_device_train_batch_size": 31, "num_generations": 31}
-    pools, best = known[1], round(advise(evidence(known[1])).best.value)
-    [said] = advise(evidence(pools, read_training(used))).warnings
+    pools, best = known[1], round(make_advice(evidence(known[1])).best.value)
+    [said] = make_advice(evidence(pools, read_training(used))).warnings
     assert said.startswith(f"G = {best} would save ")
     line = said.rsplit("take it: ")[1]
     words = dict(word.split("=") for word in line.split(", "))
     assert fits(read_training(used | {name: int(n) for name, n in words.items()}), best)
     fitting = {"per_device_train_batch_size": 64, "num_generations": 64}
-    assert not advise(evidence(pools, read_training(fitting))).warnings
+    assert not make_advice(evidence(pools, read_training(fitting))).warnings
 
 
 VERL = "actor_rollout_ref.actor.ppo_mini_batch_size"
@@ -379,7 +379,7 @@ def test_what_is_typed_with_a_size_keeps_the_completions_of_a_step(
 ):
     """Of trainers whose batch counts prompts; at every size that the answer names."""
     setting = read_training(used)
-    found = advise(evidence(known[1], setting))
+    found = make_advice(evidence(known[1], setting))
     assert (found.verdict, found.set_to) == ("change", 4)
     text = advice_text(found).replace("\n", " ")
     assert ("A step keeps its" in text) == bool(changed)

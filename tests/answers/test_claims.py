@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 from mse_lab.answers.claims import (
-    NEAR,
+    EQUAL_TEST,
     NOT_LARGER,
     SMALLER,
     Case,
@@ -50,9 +50,9 @@ def spare_garbage(monkeypatch):
         (equal(1.5), 0.8, 0.01, "fails", "the law lies outside the interval"),
         # Shown, but too small for anybody to feel.
         (equal(1.5), 1.03, 0.001, "holds", "a deviation, p < 0.0001"),
-        (NEAR, 1.03, 0.001, "holds", "inside 0.95 to 1.05"),
-        (NEAR, 1.049, 0.001, "undecided", "not known to be"),
-        (NEAR, 1.2, 0.01, "fails", "refuted"),
+        (EQUAL_TEST, 1.03, 0.001, "holds", "inside 0.95 to 1.05"),
+        (EQUAL_TEST, 1.049, 0.001, "undecided", "not known to be"),
+        (EQUAL_TEST, 1.2, 0.01, "fails", "refuted"),
         (SMALLER, 0.9, 0.01, "holds", "below 1"),
         (SMALLER, 0.9, 0.2, "undecided", "not known to be below 1"),
         (SMALLER, 1.02, 0.001, "undecided", "of a size that nobody feels"),
@@ -132,7 +132,7 @@ def test_what_does_not_decide_may_only_refute():
     )
     sure = number(1.0, 0.001)
     for second, verdict in ((vague, "holds"), (bad, "fails")):
-        [claim] = judge([Case(about(NEAR), (sure, second))], ("run",), LEVEL)
+        [claim] = judge([Case(about(EQUAL_TEST), (sure, second))], ("run",), LEVEL)
         assert claim.verdict == verdict
         assert claim.number == (sure if verdict == "holds" else bad)
 
@@ -168,7 +168,10 @@ def test_numbers_take_their_spread_from_statistics():
 
 def test_the_table():
     identity = about(equal(1.5), would_fail="other weights")
-    cases = [Case(identity, (number(1.0, 0.01),), 4), Case(about(NEAR), remark="Why.")]
+    cases = [
+        Case(identity, (number(1.0, 0.01),), 4),
+        Case(about(EQUAL_TEST), remark="Why."),
+    ]
     table = claims_table(judge(cases, ("a", "b"), LEVEL))
     assert list(table["kind"]) == ["identity", "identity", "evidence"]
     assert list(table["group_size"].fillna(0)) == [0, 4, 0]

@@ -61,7 +61,7 @@ CONTROLS = [
     (s.ON_EACH, "fair", {"quiet": FAILS, "mixed": FAILS}),
     (s.PROMPT_ONLY, "fair", {"quiet": OUTSIDE, "norms only": HOLDS}),
     (s.VANILLA, "fair", {"quiet": OUTSIDE, "norms only": HOLDS}),
-    (s.LARGEST, "fair", {"quiet": FAILS, "norms only": HOLDS}),
+    (s.LARGE_GROUPS, "fair", {"quiet": FAILS, "norms only": HOLDS}),
     (s.NEAR_AT_8, "loud", {"fair": FAILS, "fair from 16 on": OPEN, "norms only": OPEN}),
     (s.NEAR_FROM_32, "fair", {"easy": FAILS, "fair to 8": OPEN}),
     (s.FALLS, "fair", {"groups agree": FAILS}),

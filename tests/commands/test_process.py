@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import run_mse
-from mse_lab.commands.process import Screen, conclude
+from mse_lab.commands.process import Screen, exit_status_of
 from mse_lab.console import INTERNAL_ERROR
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.report import probe_list as listing
@@ -156,7 +156,7 @@ def test_every_error_is_one_line(case, capsys):
     def command():
         raise error
 
-    assert conclude(command) == status
+    assert exit_status_of(command) == status
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert len(line) < LONGEST_LINE

@@ -32,4 +32,4 @@ def test_options_come_over_what_the_probe_says():
 
 
 def test_the_trainers_are_those_of_the_table():
-    assert (*TRAINERS,) == training_options.TRAINERS
+    assert (*TRAINERS,) == training_options.TRAINER_NAMES

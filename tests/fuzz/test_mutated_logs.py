@@ -26,7 +26,7 @@ GROUPS = BASE["id"].nunique()
 @pytest.fixture(scope="module", autouse=True)
 def few_draws():
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(forecast, "DRAWS", 3)
+        patched.setattr(forecast, "BOOTSTRAP_DRAWS", 3)
         yield
 
 

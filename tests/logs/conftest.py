@@ -8,7 +8,7 @@ from mse_lab.logs import forecast
 @pytest.fixture(autouse=True)
 def few_draws(request, monkeypatch):
     if "all_draws" not in request.fixturenames:
-        monkeypatch.setattr(forecast, "DRAWS", 3)
+        monkeypatch.setattr(forecast, "BOOTSTRAP_DRAWS", 3)
 
 
 @pytest.fixture

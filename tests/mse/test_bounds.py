@@ -10,7 +10,7 @@ from scipy import stats
 from mse_lab.mse.bounds import LOOKS, UNSEEN, _Seen, bound_ratios, rarest_seen
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import COMPARED, Question, find_ratios, price_sizes, rule
+from mse_lab.mse.rule import COMPARED_SIZES, Question, find_ratios, price_sizes, rule
 from mse_lab.mse.samples import Samples
 from populations import POPULATION, KnownTable, choose, population, scaled
 
@@ -27,14 +27,14 @@ def drawn(prompts, seed=0, completions=16):
     )
 
 
-def grpo(table, sizes=COMPARED, completions=0.0):
+def grpo(table, sizes=COMPARED_SIZES, completions=0.0):
     _, priced = price_sizes(table, Question("grpo", sizes[0], completions))
     return priced._replace(costs={size: priced.costs[size] for size in sizes})
 
 
 def regrets(table, bound, completions=0.0):
     upper_KK = bound(grpo(table, completions=completions))
-    return dict(zip(COMPARED, (upper_KK.max(1) - 1).tolist(), strict=True))
+    return dict(zip(COMPARED_SIZES, (upper_KK.max(1) - 1).tolist(), strict=True))
 
 
 def test_half_of_a_set_is_half_of_the_way():
@@ -70,7 +70,7 @@ def largest_ratio(values, aparts, size, completions, reach):
     ratios, worst = np.linspace(1, 3, 20001), 1.0
     costs = {
         one: (mean @ values, aparts @ mean)
-        for one in COMPARED
+        for one in COMPARED_SIZES
         for mean in [np.array([one, 1, 1 / (one - 1), completions])]
     }
     value, apart = costs[size]
@@ -127,7 +127,7 @@ def test_bounds_fall_with_the_batch_and_stay_above_one(looked):
         for some in (0, 16, 256, 4096)
     ]
     for smaller, larger in pairwise(found):
-        for size in COMPARED:
+        for size in COMPARED_SIZES:
             assert 0 <= larger[size] <= smaller[size] + 1e-9
     assert found[-1][256] < found[0][256] / 4
 
@@ -149,11 +149,11 @@ def test_a_finished_run_is_looked_at_once_and_fears_no_more_prompts():
     once, often = (
         bound_ratios(table, LEVEL, looked=looked)(grpo(table)) for looked in (False, True)
     )
-    apart = ~np.eye(len(COMPARED), dtype=bool)
+    apart = ~np.eye(len(COMPARED_SIZES), dtype=bool)
     assert (once[apart] < often[apart]).all()
     seen = _Seen.of_constants(table)
     reach = stats.t(table.effective_prompts).isf((1 - LEVEL) / 2)
-    sizes = np.array(COMPARED, dtype=float)
+    sizes = np.array(COMPARED_SIZES, dtype=float)
     factors = np.stack([sizes, 1 + 0 * sizes, 1 / (sizes - 1), 0 * sizes])
     np.testing.assert_allclose(once, seen.ratio_bounds(factors, reach))
 

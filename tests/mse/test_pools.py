@@ -7,7 +7,7 @@ import pytest
 
 from mse_lab.arrays import LARGEST, LEAST
 from mse_lab.errors import InputError
-from mse_lab.mse.pools import CHUNK, Pools, inner_products
+from mse_lab.mse.pools import NUMBERS_IN_CACHE, Pools, inner_products
 from simulated import make_design
 
 
@@ -172,7 +172,10 @@ def test_products_run_over_all_numbers():
     """Vectors longer than what is turned into float64 at a time, and no multiple of it."""
     rng = np.random.default_rng(0)
     left, right = (
-        [rng.standard_normal(2 * CHUNK + 3).astype(np.float32) for _ in range(count)]
+        [
+            rng.standard_normal(2 * NUMBERS_IN_CACHE + 3).astype(np.float32)
+            for _ in range(count)
+        ]
         for count in (2, 3)
     )
     expected = np.array(left, float) @ np.array(right, float).T

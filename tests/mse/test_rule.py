@@ -11,7 +11,7 @@ from mse_lab.mse.bounds import Priced, bound_ratios
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
-    COMPARED,
+    COMPARED_SIZES,
     SIZES,
     Question,
     Ratios,
@@ -98,7 +98,7 @@ def test_a_batch_says_which_sizes_are_compared():
     assert question.compared == [2, 4, 8, 16, 32]
     assert Question(present=12, allowed=(2, 4)).compared == [2, 4, 12]
     assert {*range(2, 9), *SIZES} <= {*Question().compared}
-    assert max(np.divide(COMPARED[4:], COMPARED[3:-1])) < 1.3
+    assert max(np.divide(COMPARED_SIZES[4:], COMPARED_SIZES[3:-1])) < 1.3
 
 
 def drawn(prompts, completions=16, seed=0):

@@ -80,7 +80,7 @@ def test_the_drawn_law_is_the_differentiated_one(policy):
 
 def in_small_buffers(policy, prompt, numbers):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(drawing, "ROOM", 1)
+        patched.setattr(drawing, "BUFFER_TOKENS", 1)
         return draw(policy, prompt, numbers, "a")
 
 

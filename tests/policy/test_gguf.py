@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from gguf_files import WORDS, write_gguf
 from models import random_model, randomise
-from mse_lab.console import NAME
+from mse_lab.console import COMMAND_NAME
 from mse_lab.errors import InputError
 from mse_lab.policy import gguf_cache
 from mse_lab.policy.fingerprint import identify_model
@@ -53,7 +53,7 @@ def load(tmp_path, capsys):
     def act(file, **model):
         policy = load_policy(probe_of(file, **model), tmp_path)
         lines = capsys.readouterr().err.splitlines(keepends=True)
-        return policy, "".join(line for line in lines if line.startswith(NAME))
+        return policy, "".join(line for line in lines if line.startswith(COMMAND_NAME))
 
     return act
 
@@ -199,7 +199,7 @@ def become_a_file(entry):
 
 def become_anothers(entry):
     """Whole, but of another file."""
-    manifest = entry / gguf_cache.MANIFEST
+    manifest = entry / gguf_cache.CACHE_MANIFEST
     manifest.write_text(manifest.read_text().replace('"key": "', '"key": "0'))
 
 
@@ -208,8 +208,8 @@ DAMAGED = {
     "cut": change("model.safetensors", lambda path: path.write_bytes(b"")),
     "tokenizer": change("tokenizer.json", flip),
     "settings": change("config.json", lambda path: path.unlink()),
-    "manifest": change(gguf_cache.MANIFEST, lambda path: path.unlink()),
-    "no text": change(gguf_cache.MANIFEST, lambda path: path.write_bytes(b"\xff")),
+    "manifest": change(gguf_cache.CACHE_MANIFEST, lambda path: path.unlink()),
+    "no text": change(gguf_cache.CACHE_MANIFEST, lambda path: path.write_bytes(b"\xff")),
     "another file": become_anothers,
     "more": lambda entry: (entry / "mine.txt").write_text("mine"),
     "a file": become_a_file,

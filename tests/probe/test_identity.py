@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from mse_lab.probe.foreign_code import load_function
-from mse_lab.probe.identity import UNKNOWN, identify, identify_named
+from mse_lab.probe.identity import UNKNOWN_IDENTITY, identify_function, identify_named
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_a_function_counts_with_its_whole_file(file, how):
 
     def found():
         if how == "as it is":
-            return identify(function)
+            return identify_function(function)
         return identify_named(function, "graded_here:reward")
 
     before, text = found(), file.read_text()
@@ -60,10 +60,10 @@ NAMED = [with_named(limit) for limit in ({"k": 1}, {"k": 2})]
 
 @pytest.mark.parametrize("pair", [NUMBERS, NAMES, INNER, COLUMNS, DEFAULTS, NAMED])
 def test_two_functions_of_one_place_are_told_apart(pair):
-    one, other = map(identify, pair)
+    one, other = map(identify_function, pair)
     assert one != other
-    assert not one.startswith(UNKNOWN)
-    assert identify(pair[0]) == one
+    assert not one.startswith(UNKNOWN_IDENTITY)
+    assert identify_function(pair[0]) == one
 
 
 class Limit:
@@ -75,4 +75,4 @@ class Limit:
     [Limit().reward, with_default(Limit()), closure(1), partial(max, 1), [].count],
 )
 def test_what_is_in_no_file_is_unknown(function):
-    assert identify(function).startswith(UNKNOWN)
+    assert identify_function(function).startswith(UNKNOWN_IDENTITY)

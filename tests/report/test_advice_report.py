@@ -15,7 +15,7 @@ from mse_lab.mse.regime import Regime
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.training import DEFAULT
 from mse_lab.report.advice_files import advice_list, advise_run, say_advice
-from mse_lab.report.advice_report import advice_lines, advice_text, headline
+from mse_lab.report.advice_report import advice_headline, advice_lines, advice_text
 from mse_lab.results.checks import Check
 from mse_lab.results.folder import ResultsFolder
 from simulated import make_design, write_tables
@@ -93,14 +93,14 @@ def advice(known):
     ],
 )
 def test_the_headline(advice, changes, words):
-    assert headline(replace(advice, **changes)) == words
+    assert advice_headline(replace(advice, **changes)) == words
 
 
 def test_the_screen(advice):
     """At most 26 lines of 80 columns, the verdict first and warnings last, and whole."""
     text = advice_text(advice)
     assert len(text.splitlines()) <= 26
-    assert plain(text).startswith(f"{headline(advice)} Judged: TRL's defaults")
+    assert plain(text).startswith(f"{advice_headline(advice)} Judged: TRL's defaults")
     given = replace(advice, setting=advice.setting._replace(given=True))
     assert " Judged: TRL (as of 1.16): num_generations" in plain(advice_text(given))
     found = replace(advice, warnings=(f"94.7% were cut: {'raise it ' * 30}".strip(),))

@@ -9,7 +9,7 @@ from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.answers.statements import ON_AVERAGE, ORDER
 from mse_lab.formatting import with_interval
-from mse_lab.report.claims_report import OUTSIDE, SHORT, claims_screen, write_claims
+from mse_lab.report.claims_report import OUTSIDE, SHORT_WIDTH, claims_screen, write_claims
 from written_runs import write_run
 
 
@@ -76,4 +76,4 @@ def test_several_runs_side_by_side():
     assert line.split()[-2:] == ["FAILS", "holds"]
     assert sum(f"{ORDER.short} (quiet-1, fair-1)" in line for line in lines) == 1
     for claim in claims:
-        assert 0 < len(claim.about.short) <= SHORT, claim.statement
+        assert 0 < len(claim.about.short) <= SHORT_WIDTH, claim.statement

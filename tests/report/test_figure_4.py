@@ -7,7 +7,7 @@ from matplotlib.image import imread
 
 import run_mse
 from mse_lab.commands.command_line import ROOT
-from mse_lab.commands.figure import FIGURE_4
+from mse_lab.commands.figure import FIGURE_4_RUNS
 from mse_lab.report.drawing import save_figure
 from mse_lab.report.figure_4 import compose, find_curves, title_of
 from mse_lab.results.files import write_table
@@ -96,7 +96,7 @@ def test_points_without_a_law_are_joined():
 
 
 COMMITTED = {
-    "figure4": FIGURE_4,
+    "figure4": FIGURE_4_RUNS,
     "smollm2": ("smollm2/base", "smollm2/instruct", "smollm2/icl"),
 }
 

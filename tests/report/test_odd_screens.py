@@ -7,7 +7,7 @@ import pytest
 
 from claimed_runs import draw
 from log_makers import groups_of, summarise
-from mse_lab.answers.advice import advise
+from mse_lab.answers.advice import make_advice
 from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
@@ -81,7 +81,7 @@ def test_of_advice(prompts, spread):
         design = population(np.random.default_rng(1))
         some = choose(design, rng.integers(0, design.prompts, prompts))
         some = scaled(some, np.exp(spread * rng.standard_normal(prompts)))
-        text = advice_text(advise(evidence_of(Samples.of(some.sample(rng, 8)))))
+        text = advice_text(make_advice(evidence_of(Samples.of(some.sample(rng, 8)))))
         assert not forbidden(text), (forbidden(text), text)
 
 

@@ -9,9 +9,9 @@ from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
 from mse_lab.report.rollouts_report import (
     FIRST_COMPLETIONS,
     FIRST_PROMPTS,
-    headline,
-    parts_of,
+    rollouts_headline,
     rollouts_markdown,
+    rollouts_parts,
     rollouts_text,
 )
 from mse_lab.run import looks
@@ -45,7 +45,7 @@ def test_a_screen_has_80_columns_and_markdown_the_same_parts(tmp_path):
     assert not [line for line in plain.splitlines() if len(line) > 80]
     for part in ("Values", "At other", "Completions", "Reward functions", "engine's"):
         assert part in text
-    assert all(f"## {part.title}" in markdown for part in parts_of(summary))
+    assert all(f"## {part.title}" in markdown for part in rollouts_parts(summary))
 
 
 VERL = [
@@ -99,7 +99,7 @@ SAID = {
 def test_what_is_said(tmp_path, name):
     lines, expected, unsaid = SAID[name]
     summary = summarise(tmp_path, lines)
-    assert headline(summary) == parts_of(summary)[0].sentences[0]
+    assert rollouts_headline(summary) == rollouts_parts(summary)[0].sentences[0]
     for words in expected:
         assert words in said(summary)
     for words in unsaid:
@@ -114,7 +114,9 @@ def test_the_first_look_is_that_of_advise():
 def test_groups_with_a_gradient_at_other_sizes(tmp_path):
     """Of 4 x 8 completions a step: 16 groups of 2, of which 1 - z vary."""
     summary = summarise(tmp_path, draw_groups([0.5] * 4, 8, groups=5))
-    part = next(part for part in parts_of(summary) if part.title == "At other group sizes")
+    part = next(
+        part for part in rollouts_parts(summary) if part.title == "At other group sizes"
+    )
     two = summary.forecasts[0].zero_variance.value
     assert part.rows[0][2] == f"{number(16 * (1 - two), 2)} of 16"
     assert "(in use)" in part.rows[2][0]

@@ -10,7 +10,7 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results.files import write_json, write_table
-from mse_lab.results.integrity import exists, read
+from mse_lab.results.integrity import exists, read_intact
 from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST, REPEATABLE
 
 # What every run has.
@@ -140,7 +140,7 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     write_json(tmp_path / "checks.json", {})
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(InputError, match=r"checks\.json: Permission denied; restore it"):
-        read(tmp_path / "checks.json")
+        read_intact(tmp_path / "checks.json")
     monkeypatch.setattr(Path, "stat", refuse)
     with pytest.raises(
         InputError, match=r"checks\.json: cannot be read: Permission denied"
@@ -152,11 +152,11 @@ def test_a_pipe_is_no_file(tmp_path):
     """Opening one would wait for another process to write into it."""
     os.mkfifo(tmp_path / "checks.json")
     with pytest.raises(InputError, match=r"checks\.json: damaged \(.*it is no file"):
-        read(tmp_path / "checks.json")
+        read_intact(tmp_path / "checks.json")
 
 
 def test_a_missing_file_is_called_missing(copy):
     assert not exists(copy.path / "none")
     assert not exists(copy.file("mse.csv") / "none")
     with pytest.raises(InputError, match=r"laws\.csv: missing; restore it"):
-        read(copy.path / "none/laws.csv")
+        read_intact(copy.path / "none/laws.csv")

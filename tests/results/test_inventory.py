@@ -6,7 +6,7 @@ import pytest
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_json, write_table
-from mse_lab.results.integrity import read
+from mse_lab.results.integrity import read_intact
 from mse_lab.results.inventory import MANIFEST
 
 JSON = {
@@ -27,7 +27,7 @@ JSON = {
 def test_values_of_another_shape_are_refused(tmp_path, name, value):
     write_json(tmp_path / name, value)
     with pytest.raises(InputError, match=rf"{name}: damaged \("):
-        read(tmp_path / name)
+        read_intact(tmp_path / name)
 
 
 BOMBS = {"aliases": "a: &a [x, x]\nb: [*a, *a]\n", "depth": f"a: {'[' * 900}{']' * 900}\n"}
@@ -37,7 +37,7 @@ BOMBS = {"aliases": "a: &a [x, x]\nb: [*a, *a]\n", "depth": f"a: {'[' * 900}{']'
 def test_a_configuration_that_grows_is_refused(tmp_path, bomb):
     (tmp_path / "config.yaml").write_text(BOMBS[bomb])
     with pytest.raises(InputError, match=r"config\.yaml: damaged \(.*(an alias|too deep)"):
-        read(tmp_path / "config.yaml")
+        read_intact(tmp_path / "config.yaml")
 
 
 NAMES = ["NA", "nan", "001", "true", "1e5", "none", "", "NULL", "a,b", '"', "-1", " x"]
@@ -46,7 +46,7 @@ NAMES = ["NA", "nan", "001", "true", "1e5", "none", "", "NULL", "a,b", '"', "-1"
 def test_names_stay_what_they_are(tmp_path):
     prompts = pd.DataFrame({"prompt": NAMES, "category": NAMES[::-1], "value": 0.5})
     write_table(tmp_path / "prompts.csv", prompts)
-    found = read(tmp_path / "prompts.csv")
+    found = read_intact(tmp_path / "prompts.csv")
     assert found["prompt"].tolist() == NAMES
     assert found["category"].tolist() == NAMES[::-1]
 
@@ -73,4 +73,4 @@ def test_tables_that_no_run_writes_are_refused(copy, says):
     write_table(path, TABLES[says](copy.read("mse.csv")))
     copy.file(MANIFEST).unlink()
     with pytest.raises(InputError, match=rf"mse\.csv: damaged \({says}\)"):
-        read(path)
+        read_intact(path)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 import run_mse
 from mse_lab.errors import InputError
-from mse_lab.report.drawing import SUFFIXES, save_figure
+from mse_lab.report.drawing import FIGURE_SUFFIXES, save_figure
 from mse_lab.results.files import is_own
 from mse_lab.results.folder import MARKS
 from mse_lab.results.inventory import FILES, MADE, PICTURES
@@ -71,7 +71,7 @@ def test_what_commands_have_made_is_theirs_to_replace(project, tmp_path):
     assert all(is_own(folder / name) for name in PICTURES)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", FIGURE_SUFFIXES)
 def test_a_figure_replaces_a_figure_and_no_other(tmp_path, suffix):
     path = tmp_path / f"mine{suffix}"
     save_figure(Figure, path)

@@ -91,7 +91,9 @@ def whole(task):
 
 
 def same(task, store, whole):
-    for item, measured in zip(task.items(), loop.read(store, task.items()), strict=True):
+    for item, measured in zip(
+        task.items(), loop.read_measurements(store, task.items()), strict=True
+    ):
         found, expected = as_arrays(measured), as_arrays(whole[item])
         for name in found.keys() - {"seconds", "process"}:
             np.testing.assert_array_equal(found[name], expected[name])
@@ -210,13 +212,13 @@ def test_an_older_file_that_is_seen_first(task, monkeypatch):
     monkeypatch.setattr(
         "mse_lab.run.processes.time.sleep", lambda _: path.write_bytes(newer)
     )
-    assert loop.read(task.shards(), task.batches[0])
+    assert loop.read_measurements(task.shards(), task.batches[0])
 
 
 def test_a_file_that_nobody_sees(task, monkeypatch):
     monkeypatch.setattr(loop, "PATIENCE", 0.0)
     with pytest.raises(InputError, match=r"\.npz: is gone, or cannot be seen from here"):
-        loop.read(task.shards(), task.items())
+        loop.read_measurements(task.shards(), task.items())
 
 
 def test_a_fresh_start_finds_nothing(task, tmp_path):

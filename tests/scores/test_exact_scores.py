@@ -25,7 +25,7 @@ from mse_lab.scores import (
     tied_parameters,
 )
 from mse_lab.scores.factors import Dense
-from mse_lab.scores.module_hooks import Batch
+from mse_lab.scores.module_hooks import PassLayout
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block, score_difference
@@ -192,7 +192,7 @@ def test_what_no_completion_of_a_block_needs_has_no_score():
     assert all((found.norms2[name] == 0).all() for name in inner)
 
 
-def flipped(self, tensor, plain=Batch.split):
+def flipped(self, tensor, plain=PassLayout.split):
     """Take experts' flattened tokens as those of other completions."""
     found = plain(self, tensor)
     return found if tensor.dim() != 2 or found is None else found.flip(0)
@@ -216,7 +216,7 @@ def without_bias(module, x, d, plain=layer_rules._CLOSED[torch.nn.Linear]):
 @pytest.mark.parametrize(
     ("architecture", "where", "name", "fault"),
     [
-        ("qwen3_moe", Batch, "split", flipped),
+        ("qwen3_moe", PassLayout, "split", flipped),
         ("qwen3_moe", module_hooks, "_expose", unconnected),
         ("gpt2", tied_parameters, "_reduce_rows", untied),
         ("qwen2", layer_rules._CLOSED, torch.nn.Linear, without_bias),

@@ -13,7 +13,7 @@ from foreign_modules import H, policy_with, weight
 from models import random_policy, write_checkpoint
 from mse_lab.scores import autograd_rule, plain_backward, scoring_plan
 from mse_lab.scores.score_block import Scoring, score_block, score_difference
-from mse_lab.scores.scoring_plan import find_plan, missing_rule, refuse
+from mse_lab.scores.scoring_plan import find_plan, missing_rule, no_rule
 from mse_lab.scores.sketches import Sketch
 from plain_scores import (
     PROMPT,
@@ -139,7 +139,7 @@ def test_a_run_says_so_and_measures_the_same(write_probe, tmp_path, monkeypatch,
     """`plan` and `run` of a model without a rule, beside a run by rules."""
 
     def no_rules(policy, *_):
-        raise refuse(policy, "model.norm.weight", "for a test")
+        raise no_rule(policy, "model.norm.weight", "for a test")
 
     checkpoint = str(write_checkpoint(tmp_path / "m"))
     probe = str(write_probe(model={"path": checkpoint, "dtype": "float64"}))

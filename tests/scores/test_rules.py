@@ -32,9 +32,9 @@ from mse_lab.scores import recorder
 from mse_lab.scores.autograd_rule import agree
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
 from mse_lab.scores.module_hooks import (
-    Batch,
     Call,
     ModuleHooks,
+    PassLayout,
     map_tensors,
     replaced_forward,
     tensors_in,
@@ -286,7 +286,7 @@ def test_calls_are_met_on_the_way_forward_and_gradients_on_the_way_back():
     assert len(hooks.met) == 4  # the hooks are gone
 
 
-BATCH = Batch(rows=3, tokens=4)
+BATCH = PassLayout(rows=3, tokens=4)
 Pair = namedtuple("Pair", "left right")
 
 

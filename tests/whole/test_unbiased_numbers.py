@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.coverage import told_by
 from designs import POPULATIONS
-from mse_lab.answers.advice import advise
+from mse_lab.answers.advice import make_advice
 from mse_lab.mse.samples import Samples
 from populations import choose, evidence_of
 from truths import Told, Truth, of_advice
@@ -50,7 +50,7 @@ def advised(seed: int) -> list[Told]:
     whole, rng = POPULATIONS["V 0.1 to 0.9"].whole, np.random.default_rng(seed)
     prompts = choose(whole, rng.integers(0, whole.prompts, PROMPTS))
     samples = Samples.of(prompts.sample(rng, COMPLETIONS))
-    return [*of_advice(advise(evidence_of(samples)), Truth(whole))]
+    return [*of_advice(make_advice(evidence_of(samples)), Truth(whole))]
 
 
 def test_no_number_of_advice_is_off_on_average():
