@@ -16,7 +16,7 @@ RUNS = [f"{family}/{run}" for family in ("tiny", "lenient", "worked")
 WITH_POOLS = ("demo", "smollm2/base", "smollm2/instruct", "smollm2/icl")
 TABLES = (
     *("advice.json", "checkpoint.json", "checks.json", "config.yaml", "diagnostics.json"),
-    *("laws.csv", "manifest.json", "mse.csv", "prompts.csv", "prompts.sha256"),
+    *("laws.csv", "mse.csv", "prompts.csv"),
 )
 PATTERNS = (
     *(f"probes/{family}/*.yaml" for family in ("gsm8k", "lenient", "qwen")),

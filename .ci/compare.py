@@ -50,7 +50,7 @@ def keep(run: Path) -> list[str]:
     if found:
         committed.mkdir(parents=True, exist_ok=True)
         for path in run.iterdir():
-            if path.suffix in (".csv", ".json", ".yaml", ".sha256"):
+            if path.suffix in (".csv", ".json", ".yaml"):
                 shutil.copy(path, committed)
     return found
 

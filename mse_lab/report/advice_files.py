@@ -14,14 +14,15 @@ from mse_lab.formatting import WIDTH
 from mse_lab.mse.rule import TOLERANCE
 from mse_lab.probe.training import Setting, find_setting
 from mse_lab.report.advice_report import Advices, advice_headline, advice_text
+from mse_lab.results.files import open_intact
 from mse_lab.results.finished_run import read_probe, read_result
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.integrity import open_intact
+from mse_lab.results.inventory import RESTORE
 
 
 def restore_advice(path: Path) -> Advice:
     """Read an `advice.json`."""
-    with open_intact(path) as file:
+    with open_intact(path, RESTORE) as file:
         values = json.loads(file.read())
         values.pop("num_generations", None)
         return TypeAdapter(Advice).validate_python(values)

@@ -13,16 +13,14 @@ from mse_lab.results.folder import ResultsFolder
 def _standing(probe: Probe, results: ResultsFolder) -> str:
     if not results.is_begun():
         return "not run"
-    if damage := results.damage():
-        raise InputError(damage)
     if results.differences(probe):
         return "of another configuration"
     if results.has_tables() and not results.read_checks().ok:
         return "a check failed"
     if results.is_complete():
         return "finished"
-    if results.lost():  # As in a clone: what follows from the pools is not committed.
-        return "run makes it whole"
+    if results.has("pools.npz") and results.has("checks.json"):
+        return "run makes it whole"  # As in a clone: errors.npz is not committed.
     if results.has_tables():
         return "tables only"
     return f"interrupted, {results.finished_prompts()} prompts done"

@@ -1,18 +1,23 @@
-"""Files: each is written whole or not at all, so that a kill leaves no half of one."""
+"""Files: each is written whole or not at all, and a damaged one is refused in one line.
+
+A kill leaves no half of a file, and nothing that somebody else wrote is written over.
+"""
 
 import io
 import json
 import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from mse_lab.arrays import Arrays
 from mse_lab.console import writing
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, in_short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,19 +29,71 @@ MAKER = "mse_lab, how far is the policy gradient"
 _OWN = (MAKER.encode(), b"<title>How far is the policy gradient")
 _READ_BYTES = 4096
 
+# How texts begin that are made of a run, or mark its folder.
+_BEGINNINGS = {
+    "checkpoint.json": rb'\{\s*"model": "([a-z0-9-]+:)?[0-9a-f]*"',
+    "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
+    "claims.csv": rb"statement,kind,run,",
+}
+
 
 def is_own(path: Path) -> bool:
-    """Whether a figure or page is this package's, which replaces no other.
+    """Whether a file that others may have, too, is this package's, which replaces no other.
 
     A link is somebody's.
     """
     if path.is_symlink() or not path.is_file():
         return False
     with path.open("rb") as file:
-        ends = file.read(_READ_BYTES)
+        begins = file.read(_READ_BYTES)
         file.seek(max(0, path.stat().st_size - _READ_BYTES))
-        ends += file.read()
+        ends = begins + file.read()
+    if beginning := _BEGINNINGS.get(path.name):
+        return re.match(beginning, begins) is not None
     return any(mark in ends for mark in _OWN)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}; allow it, or name another folder"
+        ) from None
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if there is one."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be removed: {error.strerror}; remove it yourself"
+        ) from None
+
+
+@contextmanager
+def open_intact(path: Path, remedy: str) -> Iterator[BinaryIO]:
+    """Open a file to be parsed in the body of a `with`, which may raise any error.
+
+    It is refused then in one line: as damaged, with the remedy.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            # Opening a pipe would wait for another process to write into it.
+            raise ValueError("it is no file")
+        with path.open("rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; {remedy}") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; {remedy}") from None
+    except ImportError:  # A package is missing; the file may be sound.
+        raise
+    # Parsers raise all kinds of errors on a damaged file, MemoryError among them.
+    except Exception as error:
+        raise InputError(f"{path}: damaged ({in_short(error)}); {remedy}") from None
 
 
 def write_output(path: Path, content: bytes) -> None:

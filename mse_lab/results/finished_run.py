@@ -20,8 +20,7 @@ from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.folder import ResultsFolder, identify_code
-from mse_lab.results.integrity import RESTORE
-from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
+from mse_lab.results.inventory import RESTORE
 from mse_lab.results.tables import describe_prompts
 
 
@@ -91,26 +90,16 @@ def read_result(folder: Path) -> Analysis:
 def repair(
     name: str, probe: Probe, prompts: Sequence[Prompt], results: ResultsFolder
 ) -> list[str]:
-    """Make lost files of a run again that follow from its pools; name those that change.
-
-    Without a manifest nothing tells whether a table is as the run wrote it, so that all
-    are made again. None is if a file that does not follow from the pools is damaged.
-    """
-    lost = results.lost()
-    if not results.has(MANIFEST) and results.has("pools.npz"):
-        lost = list(FROM_POOLS)
-    if not lost or not results.has("checks.json") or results.damage(FROM_MODEL):
-        return []
-    before = {path: path.read_bytes() for path in map(results.file, lost) if path.exists()}
-    if "prompts.csv" in lost:
-        described = _describe(probe, prompts, results.read("completions.jsonl"))
-    else:
-        described = results.read("prompts.csv")
-    pools = results.read("pools.npz")
-    results.write_tables(_analyse(results.path, name, probe, pools, described), lost)
-    results.write_manifest()
-    files = ((name, results.file(name)) for name in lost)
-    return [name for name, path in files if before.get(path) != path.read_bytes()]
+    """Make lost files of a finished run again that follow from its pools; name them."""
+    lost = results.lost() if results.has("checks.json") else []
+    if lost:
+        if "prompts.csv" in lost:
+            described = _describe(probe, prompts, results.read("completions.jsonl"))
+        else:
+            described = results.read("prompts.csv")
+        pools = results.read("pools.npz")
+        results.write_tables(_analyse(results.path, name, probe, pools, described), lost)
+    return lost
 
 
 def _describe(

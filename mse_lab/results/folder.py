@@ -5,7 +5,6 @@ start resumes. At the end they are joined into `pools.npz`, from which every tab
 made again without the model.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,28 +15,29 @@ from mse_lab.errors import InputError
 from mse_lab.probe.identity import UNKNOWN_IDENTITY
 from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.probe.schema import Probe
-from mse_lab.results import integrity
 from mse_lab.results.checks import Check, Checks, none_failed
-from mse_lab.results.files import is_own, write_arrays, write_json, write_table, write_text
+from mse_lab.results.files import (
+    exists,
+    is_own,
+    remove,
+    write_arrays,
+    write_json,
+    write_table,
+    write_text,
+)
 from mse_lab.results.inventory import (
-    BEGINNINGS,
     FILES,
-    FROM_MODEL,
     FROM_POOLS,
-    FROM_RESULT,
     MADE,
-    MANIFEST,
+    MARK,
     NEEDED,
-    PICTURES,
+    read_intact,
 )
 
 if TYPE_CHECKING:
     from mse_lab.estimators import Estimator
     from mse_lab.results.analysis import Analysis
 
-
-# Files that mark a folder as a run's: written first, removed last.
-MARKS = ("prompts.sha256", "checkpoint.json", MANIFEST)
 
 # The folder of what an advice measured, inside that of its probe's results.
 ADVICE = "advice"
@@ -73,29 +73,20 @@ class ResultsFolder:
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return integrity.exists(self.file(name))
+        return exists(self.file(name))
 
     def read(self, name: str, default: Any = ...) -> Any:
         """Read a file as the inventory says; give the default if it is absent."""
         if default is ... or self.has(name):
-            return integrity.read_intact(self.file(name))
+            return read_intact(self.file(name))
         return default
 
     def write(self, name: str, content: Any) -> None:
         """Write a file of the inventory: a table, JSON, arrays or a text, by its suffix."""
         assert name in FILES
-        if name in MADE and self.has(name) and not self._is_ours(name):
+        if self._is_anothers(name):
             raise InputError(f"{self.file(name)}: is somebody's own; move it")
         WRITERS.get(Path(name).suffix, write_text)(self.file(name), content)
-
-    def _remove(self, *names: str) -> None:
-        for path in map(self.file, names):
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"{path}: cannot be removed: {error.strerror}; remove it yourself"
-                ) from None
 
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else in the folder."""
@@ -104,56 +95,41 @@ class ResultsFolder:
             raise InputError(
                 f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
             )
-        removed = [name for name in FILES if name not in MARKS and self._is_ours(name)]
-        self._remove(*removed, *MARKS)
+        ours = [name for name in FILES if name != MARK and not self._is_anothers(name)]
+        for name in (*ours, MARK):
+            remove(self.file(name))
 
     def refuse_foreign(self) -> None:
-        """Refuse a folder without tables if a run would overwrite somebody's file in it.
+        """Refuse a folder that is no run's if a run would overwrite somebody's file in it.
 
-        Files that other commands write may be there without a run: they make them of the
-        project's run of this name. A figure or page may be anybody's.
+        What other commands make may be there without a run: they make it of the project's
+        run of this name.
         """
-        marked = any(map(self.has, MARKS))
-        if marked and self.has_tables():
+        if self.has(MARK) and (self.has_tables() or is_own(self.file(MARK))):
             return
-        foreign = [name for name in BEGINNINGS if not self._is_ours(name)]
-        if not marked:
-            foreign += filter(self.has, (*FROM_POOLS, *FROM_MODEL, *PICTURES))
-            foreign += ["shards"] * bool(self.finished_prompts())
-        for name in foreign:
+        foreign = [
+            name
+            for name in FILES
+            if self.has(name) and (name not in MADE or self._is_anothers(name))
+        ]
+        for name in [*foreign, *["shards"] * bool(self.finished_prompts())]:
             raise InputError(
                 f"{self.file(name)}: is no run's, and a run would write over it; move it, "
                 "or choose another folder with --out"
             )
 
-    def _is_ours(self, name: str) -> bool:
-        """Whether a file is as it is written here, or is not there.
+    def _is_anothers(self, name: str) -> bool:
+        """Whether a file that commands make of a run is there, and was not made so."""
+        return name in MADE and self.has(name) and not is_own(self.file(name))
 
-        One that cannot be read passes, and so does one of whose kind nothing is known.
-        """
-        if name in PICTURES:
-            return not self.has(name) or is_own(self.file(name))
-        if name in BEGINNINGS:
-            with suppress(OSError):
-                return bool(re.match(BEGINNINGS[name], self.file(name).read_bytes()))
-        return True
-
-    def refuse_other(
-        self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]
-    ) -> None:
+    def refuse_other(self, probe: Probe, identity: Mapping[str, str]) -> None:
         """Refuse a folder whose run, finished or begun, is of another configuration.
 
-        The identity is that of the checkpoint and of the user's own code, by part, as far
-        as it is known.
+        The identity is that of all that is measured, by part, as far as it is known.
         """
-        if not self.is_begun():
-            return
-        written = self.read("prompts.sha256", prompts_digest).strip()
-        also = "" if probe.completions is None else " or the file of completions"
-        self.refuse_probe(probe)
-        if written != prompts_digest:
-            self._refuse(f"its prompts{also} have changed since")
-        self.refuse_changed(identity)
+        if self.is_begun():
+            self.refuse_probe(probe)
+            self.refuse_changed(identity)
 
     def refuse_probe(self, probe: Probe) -> None:
         """Refuse a folder whose run is of another probe, for which no model is needed."""
@@ -169,7 +145,7 @@ class ResultsFolder:
 
     def refuse_changed(self, identity: Mapping[str, str]) -> None:
         """Refuse an identity of which a part differs from that in the folder."""
-        written = self.read("checkpoint.json", {})
+        written = self.read(MARK, {})
         both = {part: now for part, now in identity.items() if now and written.get(part)}
         for part, now in both.items():
             if now.startswith(UNKNOWN_IDENTITY):
@@ -179,16 +155,10 @@ class ResultsFolder:
         if changed:
             self._refuse(f"it began with another {changed}")
 
-    def begin(self, probe: Probe, prompts_digest: str, identity: Mapping[str, str]) -> None:
+    def begin(self, probe: Probe, identity: Mapping[str, str]) -> None:
         """Begin a run: write its configuration and the identity of all that it measures."""
-        self._remove(MANIFEST)
-        self.write("prompts.sha256", prompts_digest + "\n")
-        self.write("checkpoint.json", dict(identity))
+        self.write(MARK, dict(identity))
         self.write("config.yaml", dump_probe(probe))
-
-    def configuration(self) -> dict[str, Any]:
-        """Read the configuration of the folder's run; empty if there is none."""
-        return self.read("config.yaml", {})
 
     def differences(self, probe: Probe) -> str:
         """Say how the folder's configuration differs from a probe; empty if it does not.
@@ -196,7 +166,7 @@ class ResultsFolder:
         A key that an older configuration lacks counts as its default. The training, and
         before tables are made the population, may differ.
         """
-        written = self.configuration()
+        written = self.read("config.yaml", {})
         with suppress(InputError):  # A key that no longer exists is compared as it is.
             written = parse_probe(written, str(self.path)).model_dump(mode="json")
         old, new = flatten(written), flatten(probe.model_dump(mode="json"))
@@ -219,42 +189,22 @@ class ResultsFolder:
         """Whether the tables are there that the figure needs."""
         return self.has("mse.csv") and self.has("prompts.csv")
 
-    def damage(self, names: Sequence[str] = FROM_POOLS + FROM_MODEL) -> str:
-        """Say which of these files is damaged; empty if none is."""
-        try:
-            integrity.validate(self.path, names)
-        except InputError as error:
-            return str(error)
-        return ""
-
     def lost(self) -> list[str]:
-        """Name the files that are damaged or missing, and follow from the pools here."""
+        """Name the files that are missing or damaged, and follow from the pools here."""
         if not self.has("pools.npz"):
             return []
-        return [name for name in FROM_POOLS if not self.has(name) or self.damage([name])]
+        return [name for name in FROM_POOLS if not self._is_sound(name)]
 
-    def shard(self, item: tuple[int, ...]) -> Path:
-        """Give the path of a measurement: of a prompt, or of a block of completions.
-
-        >>> str(ResultsFolder(Path("run")).shard((3, 0, 8)))
-        'run/shards/000003-0-8.npz'
-        """
-        index, *block = item
-        return self.file(f"shards/{'-'.join([f'{index:06d}', *map(str, block)])}.npz")
-
-    def shards(self) -> list[tuple[int, ...]]:
-        """List the measurements that are there."""
-        paths = sorted(self.file("shards").glob("*.npz"))
-        named = [path.stem for path in paths if re.fullmatch(r"\d+(-\d+)*", path.stem)]
-        return [tuple(map(int, name.split("-"))) for name in named]
+    def _is_sound(self, name: str) -> bool:
+        """Whether a file is there and can be read."""
+        with suppress(InputError):
+            self.read(name)
+            return True
+        return False
 
     def finished_prompts(self) -> int:
         """Count the prompts whose shards are there."""
         return len(list(self.file("shards").glob("*.npz")))
-
-    def drop_shard(self, item: tuple[int, ...]) -> None:
-        """Remove a measurement."""
-        self._remove(str(self.shard(item).relative_to(self.path)))
 
     def drop_shards(self) -> None:
         """Remove all measurements of prompts, as far as that is possible."""
@@ -288,10 +238,8 @@ class ResultsFolder:
         content = Checks(none_failed(checks), list(checks), list(warnings))
         self.write("checks.json", asdict(content))
 
-    def write_manifest(self) -> None:
-        """Write the checksums of the files that the run has written."""
-        integrity.write_manifest(self.path)
-
     def mark_incomplete(self) -> None:
         """Remove what marks a result as complete, and what commands have made of it."""
-        self._remove("checks.json", *filter(self._is_ours, FROM_RESULT))
+        for name in ("checks.json", *MADE):
+            if not self._is_anothers(name):
+                remove(self.file(name))

@@ -1,8 +1,9 @@
 """Inventory: every file of a run's folder, how it is read, and what it can be made from.
 
-Reading, writing, repairing, clearing, the manifest, and the state of a result all follow
-from this table, so a new file needs a row here and a call of `ResultsFolder.write`. While a
-run is under way its folder also holds `shards/` and `.lock`.
+Reading, writing, repairing, clearing, and the state of a result all follow from this
+table, so a new file needs a row here and a call of `ResultsFolder.write`. While a run is
+under way its folder also holds `shards/` and `.lock`. An absent file is no damage: tables
+are committed without the arrays that they come from.
 
 A reader takes an open file and raises any error where it holds what no run writes. Pandas
 and the measurements' own types take long to import and are not needed to list results, so
@@ -14,7 +15,8 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from pydantic import TypeAdapter
 
 from mse_lab.probe.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
+from mse_lab.results.files import exists, open_intact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,16 +105,17 @@ def refuse_to_read(file: BinaryIO) -> Any:
     raise ValueError("no command reads it back")
 
 
-MANIFEST = "manifest.json"
+# What to do about a damaged file.
+RESTORE = "restore it, or measure again with mse-lab run PROBE --fresh"
+REPAIR = "mse-lab run PROBE makes it again from pools.npz"
 
 
 @dataclass(frozen=True)
 class File:
     """A file of a result."""
 
-    # It follows from pools.npz; only the run makes it; or a command, of a finished run.
-    made_from: Literal["pools", "model", "result"]
     read: Callable[[BinaryIO], Any] = refuse_to_read
+    from_pools: bool = False  # Whether it follows from `pools.npz`.
     needed: bool = False  # Whether a finished run must have it.
 
 
@@ -127,10 +131,12 @@ def _table(*columns: str, rows: int = 1) -> Callable[[BinaryIO], Any]:
     return partial(read_table, columns=columns, rows=rows)
 
 
-_NAMES = partial(read_json, schema=dict[str, str])
 _POINT = ("probe", "estimator", "group_size")
 _LAW = ("law", "law_low", "law_high")
 _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
+
+# Marks a folder as a run's: what the run measures, by part. Written first, removed last.
+MARK = "checkpoint.json"
 
 # What other commands make of a finished run.
 MADE = (
@@ -139,41 +145,31 @@ MADE = (
 )
 
 FILES = {
-    "mse.csv": File("pools", _table(*_MSE), needed=True),
-    "laws.csv": File("pools", _table(*_POINT, *_LAW, rows=0)),
-    "prompts.csv": File("pools", _table("prompt", "category", "value"), needed=True),
-    "by_prompt.csv": File("pools", _table("prompt", "estimator", "group_size")),
-    "errors.npz": File("pools", read_npz, needed=True),
-    "pools.npz": File("model", read_pools, needed=True),
-    "config.yaml": File("model", read_configuration),
-    "prompts.sha256": File("model", read_whole_text),
-    "checkpoint.json": File("model", _NAMES),
-    "environment.json": File("model", partial(read_json, schema=dict[str, Any])),
-    "diagnostics.json": File("model", read_diagnostics),
-    "completions.jsonl": File("model", read_completions),
-    # After the checks only the manifest is written.
-    "checks.json": File("model", partial(read_json, schema=Checks), needed=True),
-    **dict.fromkeys(MADE, File("result")),
-    MANIFEST: File("result", _NAMES),
+    "mse.csv": File(_table(*_MSE), from_pools=True, needed=True),
+    "laws.csv": File(_table(*_POINT, *_LAW, rows=0), from_pools=True),
+    "prompts.csv": File(
+        _table("prompt", "category", "value"), from_pools=True, needed=True
+    ),
+    "by_prompt.csv": File(_table("prompt", "estimator", "group_size"), from_pools=True),
+    "errors.npz": File(read_npz, from_pools=True, needed=True),
+    "pools.npz": File(read_pools, needed=True),
+    "config.yaml": File(read_configuration),
+    MARK: File(partial(read_json, schema=dict[str, str])),
+    "environment.json": File(partial(read_json, schema=dict[str, Any])),
+    "diagnostics.json": File(read_diagnostics),
+    "completions.jsonl": File(read_completions),
+    # Written last.
+    "checks.json": File(partial(read_json, schema=Checks), needed=True),
+    **dict.fromkeys(MADE, File()),
 }
 
-# How a run begins these files, by which somebody's own are told apart.
-BEGINNINGS = {
-    "prompts.sha256": rb"[0-9a-f]{64}\n",
-    "checkpoint.json": rb'\{\s*"model": "([a-z0-9-]+:)?[0-9a-f]*"',
-    MANIFEST: rb'\{\s*"[\w.-]+": "[0-9a-f]{64}"',
-    "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
-    "claims.csv": rb"statement,kind,run,",
-}
-
-# Figures and pages that commands make; `files.is_own` tells somebody's own apart.
-PICTURES = tuple(name for name in MADE if name not in BEGINNINGS)
-
-FROM_POOLS, FROM_MODEL, FROM_RESULT = (
-    tuple(name for name, file in FILES.items() if file.made_from == source)
-    for source in ("pools", "model", "result")
-)
+FROM_POOLS = tuple(name for name, file in FILES.items() if file.from_pools)
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
 
-# Files that a repeated run gives again to the byte; the manifest lists no other.
-REPEATABLE = tuple(name for name in FROM_POOLS + FROM_MODEL if name != "environment.json")
+
+def read_intact(path: Path) -> Any:
+    """Read a file of a result; refuse one that is damaged."""
+    file = FILES[path.name]
+    repairable = file.from_pools and exists(path.with_name("pools.npz"))
+    with open_intact(path, REPAIR if repairable else RESTORE) as opened:
+        return file.read(opened)

@@ -2,10 +2,10 @@
 
 subject, supplied             a policy, prompts and a reward; completions of a file
 prompt, sample                measure one prompt whole; blocks of completions of several
-loop, store                   deal what is missing, measure and store it; go on after a kill
+loop                          deal what is missing, measure and store it
 looks                         how many of which prompts an advice takes
 memory, footprint             how much is done at once
-prepare                       read all input; load the model
+prepare                       read all input; load the model; go on after a kill
 run_probe, plan               measure a probe whole, or its first prompts
 advise                        measure until an answer is known, look by look
 finish                        write the result

@@ -26,11 +26,10 @@ from mse_lab.results.diagnostics import summarise
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.looks import COMPLETIONS, MOST_SCORED, Look, keyed_order, looks
 from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
-from mse_lab.run.prepare import RunContext, RunSpec, load
+from mse_lab.run.prepare import RunContext, RunSpec, load, measuring
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.sample import sample_batch
-from mse_lab.run.store import measuring
 from mse_lab.run.subject import Inputs, Subject
 
 # The most completions that are drawn where nobody says how many.

@@ -237,6 +237,5 @@ def finish(
     results = context.spec.results
     results.write("environment.json", _describe(context, prompts, devices, peak_memory))
     outcome = _write_results(context, prompts)
-    results.write_manifest()
     results.drop_shards()
     return outcome

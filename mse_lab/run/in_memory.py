@@ -33,6 +33,7 @@ from mse_lab.results.folder import (
     ResultsFolder,
     identify_code,
 )
+from mse_lab.results.shards import Item
 from mse_lab.run.advise import (
     LARGEST_BLOCK,
     SamplingEnd,
@@ -42,8 +43,7 @@ from mse_lab.run.advise import (
     sample_until,
 )
 from mse_lab.run.finish import conclude
-from mse_lab.run.loop import Item
-from mse_lab.run.prepare import RunSpec, attach_model, digest_of
+from mse_lab.run.prepare import RunSpec, attach_model, identify_prompts
 from mse_lab.run.run_probe import execute, measure_prompts
 from mse_lab.run.subject import Inputs, make_subject
 
@@ -125,8 +125,7 @@ def borrow_model(given: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Poli
                 **vars(inputs),
                 root=PROJECT,
                 results=ResultsFolder(folder, START_OVER_IN_PYTHON),
-                digest=digest_of(rows),
-                code=identify_code(estimators, identity),
+                identity=identify_prompts(rows) | identify_code(estimators, identity),
             ),
             policy,
         )

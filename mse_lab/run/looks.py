@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.probe.streams import stream
-from mse_lab.run.loop import Batch, Item
+from mse_lab.results.shards import Item
+from mse_lab.run.loop import Batch
 
 # Prompts of the first look, and completions of each; and prompts of the second one.
 FIRST_PROMPTS, FIRST_COMPLETIONS = 32, 12

@@ -3,18 +3,16 @@
     for batch in deal(missing): store[batch] = measure(batch)
 
 A run asks for its prompts, an advice for blocks of completions; both come here. A store is
-a `dict`, or the shards in a folder (`run/store.py`), from which a later start goes on.
+a `dict`, or the shards in a folder (`results/shards.py`), from which a later start goes on.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
+from mse_lab.results.shards import Item
 from mse_lab.run.processes import PATIENCE, Processes, wait_until
 from mse_lab.run.progress import Progress, Tally, add_up
-
-# The index of a prompt; for a block of its completions also the numbers start and stop.
-Item = tuple[int, ...]
 
 # Items that are measured together. Since that may change the last digit, a batch depends on
 # the configuration alone, never on what is missing.

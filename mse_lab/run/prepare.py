@@ -1,18 +1,22 @@
 """Prepare a run: all input is checked before anything is measured.
 
 `prepare` needs no model, so that a finished run is recognised at once; `load` adds the
-model. All commands that measure start with these two, and refuse the same input.
+model, and `measuring` begins in the folder. All commands that measure start with these
+three, and refuse the same input.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mse_lab.errors import InputError
+from mse_lab.console import show_status
+from mse_lab.errors import InputError, shorten
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.answers import identify_answers
 from mse_lab.policy.policy import Policy, load_policy
@@ -21,8 +25,10 @@ from mse_lab.probe.probe_files import dump_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import identify_reward, load_reward, try_reward
 from mse_lab.probe.schema import Probe
+from mse_lab.results.files import remove
 from mse_lab.results.folder import ResultsFolder, identify_code
-from mse_lab.run.loop import Item
+from mse_lab.results.shards import Item, Shards
+from mse_lab.run.loop import Measured
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.subject import Inputs, Subject, make_subject
 from mse_lab.run.supplied import find_source
@@ -37,10 +43,9 @@ class RunSpec(Inputs):
 
     root: Path  # The project's folder, which relative paths may start from.
     results: ResultsFolder  # The folder of the results.
-    # Hash of prompts and supplied completions, which must be the same when it is resumed.
-    digest: str
-    # Identity of the user's own reward and estimators, by part.
-    code: Mapping[str, str]
+    # What must be the same when it is resumed, by part: prompts, supplied completions, and
+    # the user's own reward and estimators.
+    identity: Mapping[str, str]
     processes: Processes = SINGLE_PROCESS  # Those that share the prompts.
 
 
@@ -53,32 +58,31 @@ class RunContext:
     answers: Mapping[str, str]  # What the loaded model reads and answers, by part.
 
     @property
-    def of_model(self) -> dict[str, str]:
-        """Identity of the policy: of its files, and of what it answers, by part."""
-        return {**self.subject.policy.identity, **self.answers}
-
-    @property
     def identity(self) -> dict[str, str]:
-        """Identity of the policy and of the user's own code, by part."""
-        return {**self.of_model, **self.spec.code}
+        """Identity of all that is measured: the policy's files, its answers, the rest."""
+        return {**self.subject.policy.identity, **self.answers, **self.spec.identity}
 
     @cached_property
     def _digest(self) -> str:
         probe = self.spec.probe.model_dump(mode="json", exclude=NOT_DRAWN)
-        return digest([probe, self.spec.digest, self.identity])
+        return digest([probe, self.identity])
 
     def origin(self, item: Item) -> str:
         """Hash all that the measurement of an item depends on."""
         index, *block = item
         return digest([self._digest, self.spec.prompts[index].id, *block])
 
+    def shards(self, kind: type[Measured]) -> Shards[Measured]:
+        """Give the measurements of this kind in the folder of results."""
+        return Shards(kind, self.spec.results.file("shards"), self.origin)
 
-def digest_of(prompts: Sequence[Prompt], completions: str | None = None) -> str:
-    """Hash prompts, and completions by their own digest."""
+
+def identify_prompts(prompts: Sequence[Prompt]) -> dict[str, str]:
+    """Hash the texts and records of prompts."""
     rows = [[prompt.text, dict(prompt.record)] for prompt in prompts]
     # Rows given in memory may hold any objects.
-    text = json.dumps(rows, default=str) + (completions or "")
-    return hashlib.sha256(text.encode()).hexdigest()
+    text = json.dumps(rows, default=str)
+    return {"set of prompts": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def prepare(
@@ -90,9 +94,12 @@ def prepare(
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
     source = find_source(probe, prompts, root)
-    prompts_digest = digest_of(prompts, source.digest)
-    code = identify_code(estimators, identify_reward(reward, probe.reward))
-    here = [dump_probe(probe), prompts_digest, code]
+    identity = {
+        **identify_prompts(prompts),
+        **({"file of completions": source.digest} if source.digest else {}),
+        **identify_code(estimators, identify_reward(reward, probe.reward)),
+    }
+    here = [dump_probe(probe), identity]
     if processes.agree(lambda: here) != here:
         raise InputError(
             "this process's probe, prompts, completions or code are not those of "
@@ -107,8 +114,7 @@ def prepare(
         reward=reward,
         source=source,
         results=ResultsFolder(folder),
-        digest=prompts_digest,
-        code=code,
+        identity=identity,
         processes=processes,
     )
 
@@ -126,3 +132,47 @@ def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> Ru
     # Those of the first process: another machine's may round otherwise.
     answers = spec.processes.agree(lambda: identify_answers(policy, subject.tokens))
     return RunContext(spec, subject, answers)
+
+
+@contextmanager
+def measuring(
+    context: RunContext, kind: type[Measured], *, fresh: bool
+) -> Iterator[Shards[Measured]]:
+    """Keep other starts out of a folder of results, and measure there.
+
+    What an earlier start has begun there is resumed, or with `fresh` removed: only now,
+    when all input is known to be usable.
+    """
+    processes, shards = context.spec.processes, context.shards(kind)
+    processes.barrier()
+    with processes.locked(context.spec.results.path):
+        processes.agree(lambda: _begin(context, shards, fresh=fresh))
+        yield shards
+
+
+def _begin(context: RunContext, shards: Shards[Measured], *, fresh: bool) -> None:
+    spec, results = context.spec, context.spec.results
+    results.refuse_foreign()
+    if fresh:
+        results.clear()
+    else:
+        results.refuse_other(spec.probe, context.identity)
+        if results.is_complete():
+            # It was not when this start began to load the model.
+            raise InputError(f"{results.path}: another start has finished it meanwhile")
+    results.begin(spec.probe, context.identity)
+    if spoilt := [shards.path(item) for item in shards.items() if item not in shards]:
+        _drop(results, spoilt)
+
+
+def _drop(results: ResultsFolder, spoilt: Sequence[Path]) -> None:
+    """Remove the shards that cannot be gone on from, and say which."""
+    names = shorten(", ".join(path.name for path in spoilt))
+    show_status()
+    print(
+        f"{results.path}: {len(spoilt)} measurements are made again: what there is of "
+        f"them ({names} in shards/) is damaged, or of another run or version",
+        file=sys.stderr,
+    )
+    for path in spoilt:
+        remove(path)

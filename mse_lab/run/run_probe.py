@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 
-from mse_lab.errors import InputError
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.policy import Policy
 from mse_lab.results.finished_run import repair
 from mse_lab.run.finish import Outcome, device_model, finish, peak_memory_bytes
 from mse_lab.run.loop import Batch, Store, fill, read_measurements
-from mse_lab.run.prepare import RunSpec, attach_model, load
+from mse_lab.run.prepare import RunSpec, attach_model, load, measuring
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.prompt import measure_prompt
-from mse_lab.run.store import measuring
 from mse_lab.run.subject import Subject
 
 
@@ -22,23 +20,19 @@ def find_finished(
 ) -> Outcome | None:
     """Find a finished run, repaired where needed; refuse another configuration's folder.
 
-    The checkpoint's identity is by default that of its present files. With `fresh` a
+    The identity of all that is measured is by default that of the files. With `fresh` a
     finished run does not count.
     """
-    spec.results.refuse_foreign()
-    if fresh:
-        return None
     results = spec.results
-    identity = identity or identify_model(spec.probe.model, spec.root)
-    results.refuse_other(spec.probe, spec.digest, {**identity, **spec.code})
+    results.refuse_foreign()
+    if fresh or not results.is_begun():
+        return None
+    identity = identity or {**identify_model(spec.probe.model, spec.root), **spec.identity}
+    results.refuse_other(spec.probe, identity)
     repaired = repair(spec.name, spec.probe, spec.prompts, results)
     if not results.is_complete():
         return None
-    if damage := results.damage():
-        if not results.finished_prompts():
-            raise InputError(damage)
-        results.mark_incomplete()
-        return None
+    results.read("pools.npz")  # Everything else follows from it.
     results.drop_shards()
     written = results.read_checks()
     return Outcome(
@@ -77,7 +71,7 @@ def execute(
     loaded. With `fresh` what the folder holds of an earlier run is removed.
     """
     held = attach_model(spec, policy) if policy else None
-    identity = held.of_model if held else None
+    identity = held.identity if held else None
     processes, indices = spec.processes, range(len(spec.prompts))
     # After a lost process, a restart keeps what this command has measured.
     fresh = fresh and not processes.restarted

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import run_mse
 from mse_lab.arrays import LARGEST
 from mse_lab.report.probe_list import list_probes
+from mse_lab.results import inventory
 from mse_lab.results.files import write_arrays, write_json
-from mse_lab.results.inventory import FROM_MODEL, FROM_POOLS, MANIFEST
 
-FILES = sorted({*FROM_POOLS, *FROM_MODEL, MANIFEST})
+FILES = sorted(inventory.FILES.keys() - inventory.MADE)
 COMMANDS = ["run", "bare", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.

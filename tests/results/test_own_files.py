@@ -10,8 +10,7 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.drawing import FIGURE_SUFFIXES, save_figure
 from mse_lab.results.files import is_own
-from mse_lab.results.folder import MARKS
-from mse_lab.results.inventory import FILES, MADE, PICTURES
+from mse_lab.results.inventory import FILES, MADE, MARK
 
 OWN = "mine\n"
 WITHOUT_A_RUN = [*FILES, "shards/000000.npz"]
@@ -34,7 +33,7 @@ def test_a_folder_without_a_run(project, tmp_path, refused, kind):
     for name in WITHOUT_A_RUN:
         path = tmp_path / f"out-{name.replace('/', '-')}/small" / name
         file = put(path, kind, tmp_path)
-        words = ["plan"] if name in MARKS else ["run", "--fresh"]
+        words = ["plan"] if name == MARK else ["run", "--fresh"]
         said = refused(*words, probe, "--out", path.parents[len(Path(name).parts)])
         assert "is no run's, and a run would write over it; move it" in said, name
         assert file.read_text() == OWN
@@ -68,7 +67,7 @@ def test_what_commands_have_made_is_theirs_to_replace(project, tmp_path):
     for words in COMMANDS.values():
         for _ in range(2):
             assert run_mse.main([*words, str(folder)]) == 0
-    assert all(is_own(folder / name) for name in PICTURES)
+    assert all(is_own(folder / name) for name in COMMANDS)
 
 
 @pytest.mark.parametrize("suffix", FIGURE_SUFFIXES)

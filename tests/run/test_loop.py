@@ -12,15 +12,14 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
-from mse_lab.results.shard import as_arrays
+from mse_lab.results.shards import as_arrays
 from mse_lab.run import loop
 from mse_lab.run.looks import Look, keyed_order
-from mse_lab.run.prepare import load, prepare
+from mse_lab.run.prepare import load, measuring, prepare
 from mse_lab.run.processes import SINGLE_PROCESS
 from mse_lab.run.progress import Progress, Tally
 from mse_lab.run.prompt import measure_prompt
 from mse_lab.run.sample import sample_batch
-from mse_lab.run.store import Shards, measuring
 from pretended_processes import OfTwo
 
 IDS = [f"p{index}" for index in range(5)]
@@ -63,7 +62,7 @@ class Task:
         return [measure_prompt(self.context.subject, index) for (index,) in batch]
 
     def shards(self, **changes):
-        return Shards(self.kind, replace(self.context, **changes))
+        return replace(self.context, **changes).shards(self.kind)
 
     def fill(self, store, batches=None, processes=SINGLE_PROCESS):
         line = Line()
@@ -150,7 +149,7 @@ def test_processes_share_what_is_missing(task, whole):
         processes, shards = OfTwo(rank, task.batches), task.shards()
         line = task.fill(shards, processes=processes)
         assert line.tally.done == loop.size(task.batches[rank::2])
-    assert len(task.context.spec.results.shards()) == len(task.batches)
+    assert len(shards.items()) == len(task.batches)
     assert same(task, shards, whole)
 
 
@@ -172,7 +171,7 @@ def anothers(path):
 def test_what_is_spoilt_is_measured_again(spoil, task, whole, capsys):
     with measuring(task.context, task.kind, fresh=False) as shards:
         task.fill(shards)
-    path = task.context.spec.results.shard(*task.batches[2])
+    path = task.shards().path(*task.batches[2])
     spoil(path)
     task.measured.clear()
     with measuring(task.context, task.kind, fresh=False) as shards:
@@ -190,8 +189,8 @@ def test_a_file_is_of_all_that_was_measured(task):
     policy = replace(subject.policy, identity={"model": "another"})
     others = [
         {"spec": replace(spec, probe=spec.probe.model_copy(update={"seed": 1}))},
-        {"spec": replace(spec, digest="of other prompts")},
-        {"spec": replace(spec, code={"reward": "another"})},
+        {"spec": replace(spec, identity={**spec.identity, "set of prompts": "another"})},
+        {"spec": replace(spec, identity={**spec.identity, "reward": "another"})},
         {"subject": replace(subject, policy=policy)},
         {"answers": {"answer of the model": "another"}},
     ]
@@ -217,7 +216,7 @@ def test_an_older_file_that_is_seen_first(task, monkeypatch):
 
 def test_a_file_that_nobody_sees(task, monkeypatch):
     monkeypatch.setattr(loop, "PATIENCE", 0.0)
-    with pytest.raises(InputError, match=r"\.npz: is gone, or cannot be seen from here"):
+    with pytest.raises(InputError, match=r"\.npz: missing; start again"):
         loop.read_measurements(task.shards(), task.items())
 
 
@@ -234,14 +233,15 @@ def test_a_fresh_start_finds_nothing(task, tmp_path):
             task.fill(shards, task.batches[:1])
             (elsewhere / "notes").write_text("mine")
     [item] = task.batches[1]
-    results.shard(item).mkdir()
+    path = task.shards().path(item)
+    path.mkdir()
     with (
         pytest.raises(InputError, match=r"shards: cannot be emptied; remove what it"),
         measuring(task.context, task.kind, fresh=True),
     ):
         pass
     assert sorted(path.name for path in elsewhere.iterdir()) == [
-        *sorted([results.shard(item).name, "notes"])
+        *sorted([path.name, "notes"])
     ]
     with (
         pytest.raises(InputError, match=r"\.npz: cannot be removed"),

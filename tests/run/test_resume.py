@@ -6,8 +6,7 @@ import pytest
 
 import run_mse
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.inventory import MANIFEST
-from mse_lab.run import plan
+from mse_lab.run import plan, run_probe
 
 REWARD = "def reward(text, row):\n    row['answer'] = 0\n    return {}\n"
 
@@ -56,7 +55,9 @@ def test_what_followed_from_an_earlier_measurement_goes_with_it(write_probe, tmp
     assert (out / "small/claims.md").exists()  # No command writes it: it is the user's.
 
 
-def test_a_manifest_that_a_kill_came_before_is_written(write_probe, tmp_path, monkeypatch):
+@pytest.mark.parametrize("at", ["write_checks", "drop_shards"])
+def test_a_kill_while_the_result_is_written(at, write_probe, tmp_path, monkeypatch):
+    """Before the checks, which are written last, and after them."""
     path, out = write_probe(), tmp_path / "out"
     words = ["run", str(path), "--out", str(out)]
 
@@ -64,11 +65,11 @@ def test_a_manifest_that_a_kill_came_before_is_written(write_probe, tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(ResultsFolder, "write_manifest", stop)
+        patched.setattr(ResultsFolder, at, stop)
         assert run_mse.main(words) == 130
     results = ResultsFolder(out / "small")
+    assert results.is_complete() == (at == "drop_shards")
+    monkeypatch.setattr(run_probe, "measure_prompt", None)
+    assert run_mse.main(words) == 0
     assert results.is_complete()
-    assert not results.has(MANIFEST)
-    assert run_mse.main(["plan", *words[1:]]) == 0
-    assert results.has(MANIFEST)
     assert not results.finished_prompts()

@@ -13,10 +13,9 @@ from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.run.prepare import load, prepare
+from mse_lab.run.prepare import load, measuring, prepare
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import execute
-from mse_lab.run.store import measuring
 
 
 @pytest.fixture(scope="module")

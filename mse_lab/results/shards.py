@@ -1,33 +1,37 @@
-"""Shards: the files of single prompts, from which an interrupted run goes on.
+"""Shards: a folder of measurements, a file each, from which an interrupted run goes on.
 
 A shard holds a dataclass, such as `PromptMeasurement`. It bears a seal: a digest of its
 content and of its origin, which is what was measured. A shard that is damaged, changed, or
-of another run is not read.
+of another run is not read. Each is written whole or not at all; a kill loses what is being
+measured.
 """
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.errors import InputError
 from mse_lab.probe.identity import digest
-from mse_lab.results.files import write_arrays
-from mse_lab.results.integrity import open_intact
+from mse_lab.results.files import open_intact, write_arrays
 from mse_lab.results.inventory import read_npz
 
 T = TypeVar("T")
+
+# The index of a prompt; for a block of its completions also the numbers start and stop.
+Item = tuple[int, ...]
 
 # To be raised with every change of what a shard holds or means: shards of other versions
 # are measured again.
 SHARD_VERSION = 12
 
-START_AGAIN = "start again: its prompt is measured again"
+START_AGAIN = "start again, and it is measured again"
 
 
 def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
@@ -84,8 +88,43 @@ def load_shard(kind: type[T], path: Path, origin: str) -> T:
         return _from_arrays(kind, arrays)
 
 
-def find_shard(kind: type[T], path: Path, origin: str) -> T | None:
-    """Read a dataclass of this kind; None where `load_shard` refuses the file."""
-    with suppress(InputError):
-        return load_shard(kind, path, origin)
-    return None
+class Shards(Generic[T]):
+    """The measurements of one kind in a folder, by item; each file is read once."""
+
+    def __init__(self, kind: type[T], folder: Path, origin: Callable[[Item], str]) -> None:
+        """Look for them in `folder`; `origin` hashes all that an item's depends on."""
+        self._kind: type[T] = kind
+        self._folder, self._origin = folder, origin
+        self._read: dict[Item, T] = {}
+
+    def path(self, item: Item) -> Path:
+        """Give the path of an item's file.
+
+        >>> Shards(int, Path("shards"), str).path((3, 0, 8)).name
+        '000003-0-8.npz'
+        """
+        index, *block = item
+        return self._folder / f"{'-'.join([f'{index:06d}', *map(str, block)])}.npz"
+
+    def items(self) -> list[Item]:
+        """List the items that have a file, sound or not."""
+        names = [path.stem for path in sorted(self._folder.glob("*.npz"))]
+        named = [name for name in names if re.fullmatch(r"\d+(-\d+)*", name)]
+        return [tuple(map(int, name.split("-"))) for name in named]
+
+    def __contains__(self, item: Item) -> bool:
+        """Whether an item's file is there, intact, and of this very measurement."""
+        with suppress(InputError):
+            self[item]
+        return item in self._read
+
+    def __getitem__(self, item: Item) -> T:
+        """Read an item's file; refuse one that is not there or not intact."""
+        if item not in self._read:
+            found = load_shard(self._kind, self.path(item), self._origin(item))
+            self._read[item] = found
+        return self._read[item]
+
+    def __setitem__(self, item: Item, measured: T) -> None:
+        """Write an item's file."""
+        save_shard(measured, self.path(item), self._origin(item))

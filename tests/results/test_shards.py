@@ -7,7 +7,7 @@ from measurements import flat, make_measurement
 from mse_lab.errors import InputError
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.results.files import write_arrays
-from mse_lab.results.shard import find_shard, load_shard, save_shard
+from mse_lab.results.shards import Shards, load_shard, save_shard
 
 
 def same(one, other):
@@ -91,13 +91,14 @@ SPOILT = {
 def test_what_is_spoilt_is_refused(tmp_path, case):
     """However well the file is written; one that is written again as it is, is read."""
     spoil, words = SPOILT[case]
-    path = tmp_path / "one.npz"
+    shards = Shards(PromptMeasurement, tmp_path, lambda item: "origin")
+    path = shards.path((1,))
     save_shard(make_measurement(), path, "origin")
     rewritten(lambda arrays: None)(path)
     assert same(load_shard(PromptMeasurement, path, "origin"), make_measurement())
     save_shard(make_measurement(), path, "origin")
     spoil(path)
-    remedy = r".*\); start again: its prompt is measured again"
-    with pytest.raises(InputError, match=rf"one\.npz: damaged \({words}{remedy}"):
+    remedy = r".*\); start again, and it is measured again"
+    with pytest.raises(InputError, match=rf"000001\.npz: damaged \({words}{remedy}"):
         load_shard(PromptMeasurement, path, "origin")
-    assert find_shard(PromptMeasurement, path, "origin") is None
+    assert (1,) not in shards

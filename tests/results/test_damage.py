@@ -1,0 +1,260 @@
+"""A damaged file is refused in a line; what follows from the pools is made again."""
+
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import run_mse
+from mse_lab.errors import InputError
+from mse_lab.report.probe_list import list_probes
+from mse_lab.results.files import exists, write_json, write_table
+from mse_lab.results.inventory import FILES, FROM_POOLS, MADE, REPAIR, RESTORE, read_intact
+from mse_lab.run import prepare
+
+# What every run has.
+OF_A_RUN = sorted(FILES.keys() - MADE)
+
+
+def cut(content):
+    """Cut near the middle, but not between two rows, as no disk does."""
+    return content[: len(content) // 2].removesuffix(b"\n")
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(cut(path.read_bytes())),
+    "binary": lambda path: path.write_bytes(bytes(range(256))),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", OF_A_RUN)
+def test_whatever_is_damaged_is_named(copy, name, damage):
+    DAMAGES[damage](copy.file(name))
+    with pytest.raises(InputError) as refusal:
+        copy.read(name)
+    says = str(refusal.value)
+    assert says.startswith(f"{copy.file(name)}: damaged (")
+    assert says.endswith(f"; {REPAIR if name in FROM_POOLS else RESTORE}")
+
+
+COMMANDS = ["run", "plan", "figure", "claims", "advise", "report"]
+
+
+def put(command, project, copy, *words):
+    if command in ("run", "plan"):
+        probe = project / "probes/small.yaml"
+        return run_mse.main([command, str(probe), "--out", str(copy.path.parent), *words])
+    out = ["--out", str(copy.path / "f.svg")] if command == "figure" else []
+    return run_mse.main([command, str(copy.path), *out, *words])
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *((command, "mse.csv") for command in COMMANDS if command not in ("run", "plan")),
+        *((command, "pools.npz") for command in COMMANDS if command != "figure"),
+        ("run", "diagnostics.json"),
+        ("run", "checkpoint.json"),
+        ("plan", "config.yaml"),
+        ("figure", "checks.json"),
+        ("report", "environment.json"),
+    ],
+)
+def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
+    DAMAGES["cut"](copy.file(name))
+    assert put(command, project, copy) == 2
+    said = capsys.readouterr().err
+    assert f"{copy.file(name)}: damaged" in said
+    assert said.count("\n") == 1
+
+
+def test_the_list_says_so_and_goes_on(project, copy):
+    assert "  finished" in list_probes(project, copy.path.parent)
+    DAMAGES["cut"](copy.file("checks.json"))
+    assert "  damaged: " in list_probes(project, copy.path.parent)
+
+
+def test_a_fresh_start_measures_again(project, copy, capsys):
+    expected = copy.file("mse.csv").read_bytes()
+    for name in ("mse.csv", "pools.npz", "config.yaml", "checkpoint.json"):
+        DAMAGES["cut"](copy.file(name))
+    assert put("run", project, copy, "--fresh") == 0
+    assert copy.file("mse.csv").read_bytes() == expected
+    assert put("run", project, copy) == 0
+    copy.file("mse.csv").unlink()
+    copy.file("mse.csv").mkdir()
+    assert put("run", project, copy, "--fresh") == 2
+    assert "mse.csv: cannot be removed: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+@pytest.mark.parametrize("lost", [*([name] for name in FROM_POOLS), FROM_POOLS], ids=str)
+def test_what_follows_from_the_pools_is_made_again(
+    lost, damage, project, copy, capsys, monkeypatch
+):
+    """Byte for byte, without a model."""
+    expected = {path.name: path.read_bytes() for path in copy.path.iterdir()}
+    for path in map(copy.file, lost):
+        DAMAGES["cut"](path) if damage == "cut" else path.unlink()
+    monkeypatch.setattr(prepare, "load_policy", None)
+    assert put("run", project, copy) == 0
+    said = capsys.readouterr()
+    again = f"{copy.path}: {', '.join(lost)} made again from pools.npz\n"
+    assert said.out.startswith(again)
+    assert not said.err
+    assert {path.name: path.read_bytes() for path in copy.path.iterdir()} == expected
+    assert put("run", project, copy) == 0
+    assert "finished before, left as it is" in capsys.readouterr().out
+
+
+BESIDE_A_LOST_TABLE = {
+    "other damage": (lambda copy: DAMAGES["cut"](copy.file("diagnostics.json")), "damaged"),
+    "no completions": (lambda copy: copy.file("completions.jsonl").unlink(), "missing"),
+    "cut completions": (
+        lambda copy: DAMAGES["cut"](copy.file("completions.jsonl")),
+        "damaged",
+    ),
+    "fewer completions": (
+        lambda copy: copy.file("completions.jsonl").write_bytes(
+            b"".join(copy.file("completions.jsonl").read_bytes().splitlines(True)[:-1])
+        ),
+        "are not of one run",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", BESIDE_A_LOST_TABLE)
+def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeypatch):
+    """Nothing is measured, and nothing more is lost."""
+    spoil, says = BESIDE_A_LOST_TABLE[other]
+    DAMAGES["cut"](copy.file("prompts.csv"))
+    spoil(copy)
+    there = sorted(path.name for path in copy.path.iterdir())
+    monkeypatch.setattr(prepare, "load_policy", None)
+    assert put("run", project, copy) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert sorted(path.name for path in copy.path.iterdir()) == there
+
+
+def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys):
+    copy.file("mse.csv").unlink()
+    assert "  run makes it whole" in list_probes(project, copy.path.parent)
+    for command in ("plan", "run"):
+        assert put(command, project, copy, "--set", "seed=5") == 2
+        assert "belongs to another configuration (seed" in capsys.readouterr().err
+    assert put("run", project, copy) == 0
+    assert "mse.csv made again from pools.npz" in capsys.readouterr().out
+
+
+def test_tables_without_raw_data_serve_the_figure(project, copy):
+    """As they are committed; `run` measures them again."""
+    for name in ("pools.npz", "errors.npz", "completions.jsonl"):
+        copy.file(name).unlink()
+    assert "  tables only" in list_probes(project, copy.path.parent)
+    assert put("figure", project, copy) == 0
+
+
+def test_parts_of_two_runs_are_told_apart(copy, capsys):
+    write_table(copy.file("prompts.csv"), copy.read("prompts.csv")[:2])
+    assert run_mse.main(["report", str(copy.path)]) == 2
+    assert "are not of one run; restore" in capsys.readouterr().err
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    """Root may read everything, so it is refused by hand."""
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    write_json(tmp_path / "checks.json", {})
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"checks\.json: Permission denied; restore it"):
+        read_intact(tmp_path / "checks.json")
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(
+        InputError, match=r"checks\.json: cannot be read: Permission denied"
+    ):
+        exists(tmp_path / "checks.json")
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    """Opening one would wait for another process to write into it."""
+    os.mkfifo(tmp_path / "checks.json")
+    with pytest.raises(InputError, match=r"checks\.json: damaged \(.*it is no file"):
+        read_intact(tmp_path / "checks.json")
+
+
+def test_a_missing_file_is_called_missing(copy):
+    assert not exists(copy.path / "none")
+    assert not exists(copy.file("mse.csv") / "none")
+    with pytest.raises(InputError, match=r"laws\.csv: missing; restore it"):
+        read_intact(copy.path / "none/laws.csv")
+
+
+JSON = {
+    "checks.json": [[], {"ok": True}, {"ok": True, "checks": [{"name": 1}]}],
+    "diagnostics.json": [1, "text"],
+    "environment.json": [[], 1],
+    "config.yaml": [["text"], "text"],
+    "checkpoint.json": [[], {"model": 1}],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, values in JSON.items() for value in values],
+    ids=lambda value: str(value)[:40],
+)
+def test_values_of_another_shape_are_refused(tmp_path, name, value):
+    write_json(tmp_path / name, value)
+    with pytest.raises(InputError, match=rf"{name}: damaged \("):
+        read_intact(tmp_path / name)
+
+
+BOMBS = {"aliases": "a: &a [x, x]\nb: [*a, *a]\n", "depth": f"a: {'[' * 900}{']' * 900}\n"}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_configuration_that_grows_is_refused(tmp_path, bomb):
+    (tmp_path / "config.yaml").write_text(BOMBS[bomb])
+    with pytest.raises(InputError, match=r"config\.yaml: damaged \(.*(an alias|too deep)"):
+        read_intact(tmp_path / "config.yaml")
+
+
+NAMES = ["NA", "nan", "001", "true", "1e5", "none", "", "NULL", "a,b", '"', "-1", " x"]
+
+
+def test_names_stay_what_they_are(tmp_path):
+    prompts = pd.DataFrame({"prompt": NAMES, "category": NAMES[::-1], "value": 0.5})
+    write_table(tmp_path / "prompts.csv", prompts)
+    found = read_intact(tmp_path / "prompts.csv")
+    assert found["prompt"].tolist() == NAMES
+    assert found["category"].tolist() == NAMES[::-1]
+
+
+@pytest.mark.parametrize("name", NAMES[:6])
+def test_a_runs_name_stays_what_it_is(copy, name, capsys):
+    write_table(copy.file("mse.csv"), copy.read("mse.csv").assign(probe=name))
+    assert run_mse.main(["claims", str(copy.path)]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}: ")
+    assert copy.read("mse.csv")["probe"].unique().tolist() == [name]
+
+
+TABLES = {
+    "no column law_low": lambda table: table.drop(columns="law_low"),
+    "no rows": lambda table: table[:0],
+    "could not convert .* 'many'.*": lambda table: table.assign(mse="many"),
+}
+
+
+@pytest.mark.parametrize("says", TABLES)
+def test_tables_that_no_run_writes_are_refused(copy, says):
+    path = copy.file("mse.csv")
+    write_table(path, TABLES[says](copy.read("mse.csv")))
+    with pytest.raises(InputError, match=rf"mse\.csv: damaged \({says}\)"):
+        read_intact(path)
