@@ -121,6 +121,20 @@ def write_probe(tmp_path, checkpoint):
 
 
 @pytest.fixture
+def carry_out(capsys):
+    """Return a function that runs a command in process and gives what it printed."""
+
+    def attempt(*words):
+        capsys.readouterr()
+        status = run_mse.main([*map(str, words)])
+        printed = capsys.readouterr()
+        assert status == 0, printed.err
+        return printed.out
+
+    return attempt
+
+
+@pytest.fixture
 def refused(tmp_path, capsys):
     """Return a function that runs the command line in process and gives its complaint."""
 

@@ -1,5 +1,6 @@
 """What the callback cannot measure, when it measures, and who waits."""
 
+import os
 import random
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from mse_lab.errors import InputError
 from mse_lab.trl import MSECallback
 from sharded_models import a_part
+from torchrun_starts import ROOT, torchrun
 from trl_training import BASE, ROWS, advise_apart, load, right, settings, state
 
 BUDGET = 192
@@ -264,3 +266,38 @@ def test_chats_are_measured_as_advise_measures_the_same_rows():
     given = {"chat": True, "budget": 80, "sampling": {"max_new_tokens": 4}}
     advice = advise_apart(*now.values(), rows, reward, **given)
     assert callback._numbers["mse/best_group_size"] == advice.best_group_size
+
+
+TRAINING = """
+import sys
+import torch
+from mse_lab.trl import MSECallback
+from trl_training import ROWS, right, train
+
+calls = []
+def counted(completions, answer, **columns):
+    calls.append(len(completions))
+    return right(completions, answer)
+
+callback = MSECallback(ROWS, counted, every=1, budget=144, share=1.0)
+changes = {"num_generations": 4, "per_device_train_batch_size": 4, "max_steps": 1}
+trainer, screen = train(sys.argv[1], [callback], **changes)
+plain, _ = train(sys.argv[1], [], **changes)
+pairs = zip(trainer.model.parameters(), plain.model.parameters(), strict=True)
+same = all(torch.equal(*pair) for pair in pairs)
+logged = sum("mse/best_group_size" in line for line in trainer.state.log_history)
+rank = trainer.accelerator.process_index
+said = f"{rank}: {same}, {callback.measured} measured, {bool(calls)}, {logged} logged"
+print(said, screen, sep="\\n", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_of_two_processes_the_first_measures_and_both_train_as_without(tmp_path):
+    (tmp_path / "training.py").write_text(TRAINING)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    done = torchrun(tmp_path, folder=path, program=tmp_path / "training.py")
+    assert done.returncode == 0, done.stderr
+    assert "0: True, 1 measured, True, 1 logged" in done.stdout
+    assert "1: True, 0 measured, False, 0 logged" in done.stdout
+    assert done.stdout.count("mse_lab: 1 measurements took ") == 1

@@ -5,6 +5,7 @@ import json
 import runpy
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -224,16 +225,11 @@ def checks_of(folder):
 
 LAW, OWN = "drawn law equals differentiated law", "completions are the policy's"
 
-# What is left out of the lines; of its own lines a run has the texts.
+# What is left out of the lines.
 FORMS = {
     "rewards": {"text", "pool"},
     "pools named": {"text", "reward"},
     "no log-probabilities": {"text", "pool", "reward", "log_probs"},
-    "a run's own": None,
-}
-WARNED = {
-    "a run's own": "need not be the tokens that were drawn",
-    "no log-probabilities": "gives no log-probabilities",
 }
 
 
@@ -247,19 +243,20 @@ def test_measured_as_if_drawn_here(drawn, write, run, capsys):
             given = sorted(
                 lines, key=lambda one: (one["pool"] == "reference", one["prompt"])
             )
-        path = here / "completions.jsonl" if without is None else write(given, without)
+        path = write(given, without)
         changes = {"reward": "supplied"} if form == "rewards" else {}
-        status, there = run(form, completions=str(path), **changes)
+        status, there = run(form, completions=path, **changes)
         assert status == 0, form
         for table in ("mse.csv", "prompts.csv"):
             assert (here / table).read_bytes() == (there / table).read_bytes(), form
         checks, warnings = checks_of(there)
         assert checks[OWN]
         assert checks[LAW] is (None if form == "no log-probabilities" else True)
-        assert WARNED.get(form, "") in " ".join(warnings)
+        unknown = "gives no log-probabilities" in " ".join(warnings)
+        assert unknown == (form == "no log-probabilities")
     assert "drawn law equals differentiated law not made" in capsys.readouterr().out
     made = json.loads((there / "environment.json").read_text())
-    digest = hashlib.sha256((here / "completions.jsonl").read_bytes()).hexdigest()
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     assert made["completions_sha256"] == digest
 
 

@@ -1,7 +1,6 @@
 """A model in memory: measured as the command measures its checkpoint."""
 
 import re
-import warnings
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -18,8 +17,6 @@ import run_mse
 from models import random_model, write_adapter
 from mse_lab.api import measure as public_api
 from mse_lab.errors import InputError
-from mse_lab.results.files import write_table
-from mse_lab.results.folder import ResultsFolder
 from mse_lab.run import run_probe
 
 ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
@@ -51,29 +48,6 @@ def test_a_tokenizer_is_needed(parts):
 @pytest.fixture(scope="module")
 def result(parts):
     return measure(parts, name="small")
-
-
-def same(table, path, folder):
-    write_table(folder / "table.csv", table)
-    return (folder / "table.csv").read_bytes() == path.read_bytes()
-
-
-def test_the_same_as_the_command_on_the_checkpoint(result, project, tmp_path):
-    """Tables, checks and warnings."""
-    written = ResultsFolder(project / "results/small")
-    for name, table in result.tables.items():
-        assert same(table, written.file(name), tmp_path), name
-    checks = written.read_checks()
-    assert [vars(one) for one in result.checks] == [vars(one) for one in checks.checks]
-    assert result.warnings == checks.warnings
-    assert result.warnings
-
-
-def test_nothing_is_written_and_nothing_shown(parts, result, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    assert measure(parts, name="small").mse.equals(result.mse)
-    assert not list(tmp_path.iterdir())
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
@@ -236,19 +210,6 @@ def test_frozen_parameters_are_left_out_as_by_patterns(parts):
     finally:
         model.requires_grad_(True)
     assert frozen.mse.equals(by_pattern.mse)
-
-
-def test_an_adapter_of_peft_is_that_of_the_command(parts, project, checkpoint, tmp_path):
-    adapter = write_adapter(checkpoint, tmp_path / "adapter")
-    words = ["--set", f"model.adapter={adapter}", "--out", str(tmp_path)]
-    assert run_mse.main(["run", str(project / "probes/small.yaml"), *words]) == 0
-    import peft
-
-    base = transformers.AutoModelForCausalLM.from_pretrained(checkpoint)
-    with warnings.catch_warnings(action="ignore"):
-        model = peft.PeftModel.from_pretrained(base, adapter, is_trainable=True)
-    found = measure([model, parts[1]], name="small")
-    assert same(found.mse, tmp_path / "small/mse.csv", tmp_path)
 
 
 def test_a_model_in_training_comes_back_as_it_was(parts, result):

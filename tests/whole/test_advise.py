@@ -10,50 +10,18 @@ import run_mse
 from models import write_checkpoint
 from mse_lab.run import sample
 
-PROMPTS = 50
-
 
 @pytest.fixture
-def probe(tmp_path, write_probe):
-    """A probe of 50 prompts, two more than the first look takes."""
-    rows = [
-        {"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3 % 3}", "answer": 1 + at % 3}
-        for at in range(PROMPTS)
-    ]
-    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return write_probe()
-
-
-@pytest.fixture
-def advise(probe, tmp_path, capsys):
+def advise(fifty, tmp_path, capsys):
     """Return a function that runs the command in process: its JSON, and its lines."""
 
     def advise(*words, out="out"):
         place = ("--out", str(tmp_path / out))
-        status = run_mse.main(["advise", str(probe), "--json", *place, *map(str, words)])
+        status = run_mse.main(["advise", str(fifty), "--json", *place, *map(str, words)])
         printed = capsys.readouterr()
         return status, json.loads(printed.out or "null"), printed.err
 
     return advise
-
-
-def test_it_measures_and_says_so(advise, tmp_path, capsys):
-    status, told, lines = advise("--budget", 624)
-    assert status == 0
-    assert told["completions"] <= 624
-    assert told["stopped"] in ("regret", "budget")
-    assert "32 prompts, 384 completions" in lines
-    folder = tmp_path / "out/small/advice"
-    assert (folder / "advice.json").is_file()
-    assert len(list((folder / "shards").iterdir())) >= 24
-    # A later run is measured on completions of its own, and its advice comes first.
-    words = ["--out", str(tmp_path / "out"), "--set", "prompts.limit=4"]
-    assert run_mse.main(["run", str(tmp_path / "small.yaml"), *words]) == 0
-    assert (folder / "shards").is_dir()
-    capsys.readouterr()
-    _, of_the_run, _ = advise()
-    assert of_the_run["prompts"] == 4
-    assert of_the_run["stopped"] is None
 
 
 def test_a_larger_budget_goes_on(advise, monkeypatch):
@@ -92,28 +60,28 @@ def test_an_interruption_loses_nothing_but_the_batch_under_way(advise, monkeypat
     assert len(set(drawn)) == 34
 
 
-def test_where_no_reward_differs(probe, tmp_path, capsys, monkeypatch):
+def test_where_no_reward_differs(fifty, tmp_path, capsys, monkeypatch):
     """It says so at each look, goes on to the budget, and then gives up with counts."""
     (tmp_path / "theirs.py").write_text("def reward(text, row):\n    return 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     words = ["--set", "reward=theirs:reward", "--budget", "624", "--out", str(tmp_path)]
-    assert run_mse.main(["advise", str(probe), *words]) == 2
+    assert run_mse.main(["advise", str(fifty), *words]) == 2
     said = capsys.readouterr().err
     assert said.count("rewards differ within 0 so far") == 2
     assert "in 600 completions of mean reward 1 rewards differ within 0 of 50" in said
 
 
-def test_completions_from_elsewhere_are_not_an_advice_s(probe, tmp_path, refused):
+def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused):
     lines = [
         {"prompt": f"p{at}", "pool": pool, "text": "1", "reward": 1.0}
-        for at in range(PROMPTS)
+        for at in range(50)
         for pool, size in (("reference", 64), ("replicate", 32))
         for _ in range(size)
     ]
     drawn = tmp_path / "drawn.jsonl"
     drawn.write_text("".join(json.dumps(line) + "\n" for line in lines))
     given = "--set", f"completions={drawn}"
-    said = refused("advise", probe, *given, "--out", tmp_path / "out")
+    said = refused("advise", fifty, *given, "--out", tmp_path / "out")
     assert "an advice draws its own; measure these with mse-lab run" in said
 
 
@@ -130,24 +98,24 @@ def saved(tmp_path, checkpoint):
     return tmp_path / "out/checkpoint-*"
 
 
-def test_a_line_for_each_checkpoint(probe, saved, tmp_path, capsys):
+def test_a_line_for_each_checkpoint(fifty, saved, tmp_path, capsys):
     """Each is an ordinary advice, which a second start finds, and any other command."""
     words = ["--checkpoints", saved, "--budget", 384, "--out", tmp_path / "results"]
     words = [*map(str, words)]
-    assert run_mse.main(["advise", str(probe), *words, "--completions-per-step", "64"]) == 0
+    assert run_mse.main(["advise", str(fifty), *words, "--completions-per-step", "64"]) == 0
     heads, *lines = capsys.readouterr().out.splitlines()
     assert " ".join(heads.split()) == "step reward G* progress at N = 64 verdict"
     assert [line.split()[0] for line in lines[:2]] == ["2", "10"]
     folder = tmp_path / "results/small/checkpoints"
     drawn = {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
     assert {path.parts[-3] for path in drawn} == {"checkpoint-2", "checkpoint-10"}
-    assert run_mse.main(["advise", str(probe), *words, "--json"]) == 0
+    assert run_mse.main(["advise", str(fifty), *words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert drawn == {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
     # The first alone, as a probe of its own.
     alone = ["--set", f"model.path={saved.parent / 'checkpoint-2'}", "--budget", "384"]
     alone += ["--out", str(tmp_path / "alone"), "--json"]
-    assert run_mse.main(["advise", str(probe), *alone]) == 0
+    assert run_mse.main(["advise", str(fifty), *alone]) == 0
     first = json.loads(capsys.readouterr().out)
     kept = [folder / f"checkpoint-{step}" for step in (2, 10)]
     at_two = {"step": "2", "name": "small/checkpoints/checkpoint-2"}
@@ -159,12 +127,12 @@ def test_a_line_for_each_checkpoint(probe, saved, tmp_path, capsys):
 
 
 def test_a_checkpoint_without_an_answer_does_not_end_the_others(
-    probe, saved, tmp_path, capsys, monkeypatch
+    fifty, saved, tmp_path, capsys, monkeypatch
 ):
     (tmp_path / "theirs.py").write_text("def reward(text, row):\n    return 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     words = ["--set", "reward=theirs:reward", "--budget", "384", "--out", str(tmp_path)]
-    assert run_mse.main(["advise", str(probe), "--checkpoints", str(saved), *words]) == 0
+    assert run_mse.main(["advise", str(fifty), "--checkpoints", str(saved), *words]) == 0
     said = capsys.readouterr().out
     assert said.count("no advice") == 2
     assert "rewards differ within 0 of 32 prompts" in " ".join(said.split())

@@ -1,0 +1,406 @@
+"""Twelve ways through the whole, from a user's words to files and numbers.
+
+Most are held against one run of three prompts (`project`): whatever happens on the way, and
+whichever door it is measured through, its tables are the same to the byte.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import transformers
+from transformers.integrations import integration_utils
+
+import mse_lab
+import run_mse
+from gguf_files import WORDS, write_gguf
+from log_makers import draw_groups, write_lines
+from models import random_model, write_adapter
+from mse_lab.policy.policy import load_policy
+from mse_lab.probe.probe_files import load_probe
+from mse_lab.results import tables
+from mse_lab.results.files import write_table
+from mse_lab.results.folder import ResultsFolder
+from mse_lab.run.processes import LOCK
+from mse_lab.trl import MSECallback
+from torchrun_starts import torchrun
+from trl_training import LENGTH, advise_apart, load, right, train
+from trl_training import ROWS as TRAINED
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = ("mse.csv", "prompts.csv", "laws.csv")
+# The rows and settings of `project`, as Python takes them.
+ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
+SETTINGS = {
+    "sampling": {"max_new_tokens": 2},
+    "pool": {"reference": 16, "replicate": 8},
+    "group_sizes": [2, 4],
+    "interval": {"resamples": 100},
+    "name": "small",
+    "progress": False,
+}
+
+
+def tables_of(folder):
+    return {name: (Path(folder) / name).read_bytes() for name in TABLES}
+
+
+def times_of(*folders):
+    return {path: path.stat().st_mtime_ns for one in folders for path in one.rglob("*")}
+
+
+def parts_of(checkpoint):
+    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    return [one.from_pretrained(checkpoint) for one in classes]
+
+
+def same_tables(result, folder, scratch):
+    """Whether tables in memory are, once written, those of a folder."""
+    for name, table in result.tables.items():
+        write_table(scratch / name, table)
+        assert (scratch / name).read_bytes() == (folder / name).read_bytes(), name
+    return True
+
+
+def test_run(project, carry_out):
+    """It has its tables, its checks hold, and a second start leaves it as it is."""
+    folder, before = project / "results/small", times_of(project)
+    table = pd.read_csv(folder / "mse.csv")
+    assert len(table) == 3 * 2
+    assert (table.mse_low <= table.mse_high).all()
+    said = carry_out("run", project / "probes/small.yaml", "--out", project / "results")
+    assert "finished before" in said
+    assert "checks: " in said
+    assert "FAILED" not in said
+    assert times_of(project) == before
+
+
+KILLER = """
+import os, signal
+from mse_lab.probe.rewards import integer
+
+seen = set()
+
+def reward(text, prompt):
+    seen.add(prompt["id"])
+    if len(seen) == 3 and "STRIKE" in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return integer(text, prompt)
+"""
+
+
+def test_kill(project, carry_out, tmp_path, monkeypatch):
+    """By SIGKILL while its third prompt is rewarded; started again it measures that one."""
+    (tmp_path / "killer.py").write_text(KILLER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["run", str(project / "probes/small.yaml"), "--set=reward=killer:reward"]
+    program = [sys.executable, str(ROOT / "run_mse.py")]
+    killed = subprocess.run(
+        [*program, *words, "--out", "out"],
+        env=os.environ | {"STRIKE": "yes"},
+        capture_output=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(Path("out").rglob("*.npz"))) == 2
+    assert not Path("out/small/mse.csv").exists()
+    carry_out(*words, "--out", "out")
+    assert sys.modules["killer"].seen == {"3"}
+    assert tables_of("out/small") == tables_of(project / "results/small")
+
+
+def test_resume(project, tmp_path, monkeypatch):
+    """Stopped before its tables are written: the old ones do not pass for new."""
+    out = shutil.copytree(project / "results", tmp_path / "out")
+    (out / "small/pools.npz").unlink()
+    words = ["run", str(project / "probes/small.yaml"), "--out", str(out)]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "mse_table", stop)
+        assert run_mse.main(words) == 130
+    assert (out / "small/pools.npz").exists()
+    assert not ResultsFolder(out / "small").is_complete()
+    assert run_mse.main(words) == 0
+    assert tables_of(out / "small") == tables_of(project / "results/small")
+
+
+# What rank 1 does once at its second prompt where two processes run.
+LOST = """
+import os, signal, time
+from mse_lab.probe.rewards import integer
+
+seen = []
+
+def reward(text, prompt):
+    if prompt["id"] not in seen:
+        seen.append(prompt["id"])
+    if "AMONG_TWO" in os.environ and os.environ["RANK"] != "1":
+        time.sleep(0.1)
+    second = os.environ.get("RANK") == "1" and len(seen) == 2
+    if second and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return integer(text, prompt)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes(write_probe, tmp_path, monkeypatch):
+    """Of two probes the second is interrupted; both are as by one process, to the byte."""
+    (tmp_path / "plugin.py").write_text(LOST)
+    monkeypatch.syspath_prepend(tmp_path)
+    paths = [write_probe("one"), write_probe("two", reward="plugin:reward", seed=1)]
+    alone, out = tmp_path / "alone", tmp_path / "out"
+    assert run_mse.main(["run", *map(str, paths), "--out", str(alone)]) == 0
+    words = [*paths, "--fresh", "--out", out]
+    done = torchrun("run", *words, folder=tmp_path, max_restarts=1, AMONG_TWO="yes")
+    assert done.returncode == 0, done.stderr
+    # The first probe was measured before the loss and, despite --fresh, found after it.
+    assert done.stdout.count("finished before") == 1
+    assert done.stdout.count("results written") == 2
+    for name in ("one", "two"):
+        assert tables_of(out / name) == tables_of(alone / name)
+    environment = json.loads((out / "one/environment.json").read_text())
+    assert (environment["processes"], environment["threads"]) == (2, 1)
+    assert len(environment["process_seconds"]) == 2
+    assert environment["seconds"] == max(environment["process_seconds"])
+    assert not list(out.rglob(LOCK))
+
+
+def test_advise(fifty, tmp_path, capsys):
+    """Within its budget; the advice of a later run, on its own completions, comes first."""
+    words = ["advise", str(fifty), "--json", "--out", str(tmp_path / "out")]
+    assert run_mse.main([*words, "--budget", "624"]) == 0
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert told["completions"] <= 624
+    assert told["stopped"] in ("regret", "budget")
+    assert "32 prompts, 384 completions" in said.err
+    folder = tmp_path / "out/small/advice"
+    assert (folder / "advice.json").is_file()
+    assert len(list((folder / "shards").iterdir())) >= 24
+    assert run_mse.main(["run", *words[1:2], "--set=prompts.limit=4", *words[3:]]) == 0
+    assert (folder / "shards").is_dir()
+    capsys.readouterr()
+    assert run_mse.main(words) == 0
+    of_the_run = json.loads(capsys.readouterr().out)
+    assert (of_the_run["prompts"], of_the_run["stopped"]) == (4, None)
+
+
+# What a user's scripts may rely on.
+SHARES = ("never_right", "always_right", "zero_variance", "all_right", "all_wrong")
+KEYS = {"source", "prompts", "groups", "completions", "group_size", "mean_reward",
+        "forecast", "left_out", *SHARES}  # fmt: skip
+
+
+def test_rollouts(tmp_path, carry_out):
+    """Twelve prompts, four of them never right; Python gives the same."""
+    values = [0.0] * 4 + [0.3, 0.6] * 3 + [1.0] * 2
+    log = write_lines(tmp_path / "run/log.jsonl", draw_groups(values, 8, groups=4))
+    found = json.loads(carry_out("rollouts", log.parent, "--json"))
+    assert {*found} >= KEYS
+    assert (found["prompts"], found["groups"], found["completions"]) == (12, 48, 384)
+    assert (found["group_size"], found["left_out"]) == (8, [])
+    for key in SHARES:
+        assert {*found[key]} == {"value", "low", "high"}
+    assert {*found["forecast"][0]} == {"group_size", "zero_variance", "model"}
+    assert found["never_right"]["value"] == pytest.approx(4 / 12)
+    assert found == mse_lab.rollouts(log.parent).summary
+
+
+def test_figure(carry_out, tmp_path, monkeypatch):
+    """Of the project's runs, in the folder where one works; the project stays as it is."""
+    project = ROOT / "figures", ROOT / "results/tiny"
+    monkeypatch.chdir(tmp_path)
+    before = times_of(*project)
+    said = carry_out("figure")
+    assert f"of tiny/base, tiny/instruct, tiny/icl in {ROOT / 'results'}" in said
+    carry_out("figure", "--phase", "tiny/base")
+    for _ in range(2):  # What lies there now is no run.
+        carry_out("advise", "tiny/base")
+    assert times_of(*project) == before
+    names = ("figures/figure4.pdf", "results/tiny/base/phase.png")
+    assert all((tmp_path / name).stat().st_size for name in names)
+
+
+BUDGET = 192
+LOGGED = (
+    *("best_group_size", "best_group_size_low", "best_group_size_high", "progress"),
+    *("noise_scale", "zero_variance_groups", "rho", "value", "step"),
+)
+
+
+class Kept(transformers.TrainerCallback):
+    """A reporter that keeps what it is given."""
+
+    lines: list = []  # noqa: RUF012 - transformers makes one of it
+
+    def on_log(self, args, state, control, logs=None, **given):
+        """Keep a line."""
+        self.lines.append((state.global_step, dict(logs)))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Train with a callback and without."""
+    pytest.importorskip("trl", reason="needs the extra train")
+    folder = tmp_path_factory.mktemp("trained")
+    callback = MSECallback(TRAINED, right, every=2, budget=BUDGET, share=1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "kept", Kept)
+        patch.setattr(Kept, "lines", [])
+        trainer, screen = train(folder, [callback], report_to=["kept"])
+        lines, end = list(Kept.lines), torch.get_rng_state()
+        plain, _ = train(folder, [])
+        ends = end, torch.get_rng_state()
+    return SimpleNamespace(
+        callback=callback,
+        trainer=trainer,
+        screen=screen,
+        lines=lines,
+        plain=plain,
+        ends=ends,
+    )
+
+
+def test_callback(trained):
+    """The training is the same bit for bit, and its log has the numbers, as reporters do.
+
+    Measured before steps 1, 3 and 5, in their lines of the log, beside TRL's own.
+    """
+    weights, start = trained.trainer.model.state_dict(), load()["model"].state_dict()
+    plain = trained.plain.model.state_dict()
+    assert all(torch.equal(weights[name], plain[name]) for name in plain)
+    assert not all(torch.equal(weights[name], start[name]) for name in start)
+    assert torch.equal(*trained.ends)
+    assert (trained.callback.measured, trained.callback.skipped) == (3, 0)
+    history = [line for line in trained.trainer.state.log_history if "reward" in line]
+    reported = {step: line for step, line in trained.lines if "reward" in line}
+    alone = [line for line in trained.plain.state.log_history if "reward" in line]
+    for line, without in zip(history, alone, strict=True):
+        names = {name for name in line if name.startswith("mse/")}
+        due = line["step"] % 2 == 1
+        assert names - {"mse/steps_saved"} == {f"mse/{key}" for key in LOGGED if due}
+        assert all(reported[line["step"]][name] == line[name] for name in names)
+        # Reporters such as tensorboard leave out what is no plain number.
+        assert all(isinstance(line[name], int | float) for name in names)
+        assert line.keys() - names == without.keys()
+        if due:
+            assert line["mse/step"] == line["step"] - 1
+    assert trained.screen.count("'mse/best_group_size'") == 3
+    assert re.search("mse_lab: step 0: (Keep|Set|Cannot tell whether) num", trained.screen)
+    assert "mse_lab: 3 measurements took " in trained.screen
+    assert "0 were skipped" in trained.screen
+    assert_that_of_advise(trained.trainer.state.log_history[0])
+
+
+def assert_that_of_advise(found):
+    """Of the untrained model, asked about eight completions a step in groups of two."""
+    prompts = [
+        {"id": str(at), "problem": row["prompt"], "answer": row["answer"]}
+        for at, row in enumerate(TRAINED)
+    ]
+    training = {"num_generations": 2, "per_device_train_batch_size": 8}
+    training |= {"gradient_accumulation_steps": 1}
+    given = {"sampling": {"max_new_tokens": LENGTH}, "training": training}
+
+    def reward(text, row):
+        return float(text.strip() == row["answer"])
+
+    advice = advise_apart(*load().values(), prompts, reward, budget=BUDGET, **given)
+    assert advice.completions_per_step == 8
+    expected = {
+        "best_group_size": advice.best_group_size,
+        "best_group_size_low": advice.low,
+        "value": advice.mean_reward,
+        "progress": advice.progress_at(8, 2).progress.value,
+        "noise_scale": advice.noise_scale.value,
+    }
+    assert {key: found[f"mse/{key}"] for key in expected} == pytest.approx(
+        expected, rel=1e-6
+    )
+    step = 8 / (8 + found["mse/noise_scale"])
+    assert found["mse/progress"] == pytest.approx(step, rel=1e-6)
+
+
+def test_gguf(write_probe, carry_out, tmp_path):
+    """A file as llama.cpp stores it, read and then kept, is measured as its checkpoint."""
+    rows = [
+        {"id": text, "problem": text, "answer": "a"} for text in ("ab", "ca", "b##", "cc")
+    ]
+    write_lines(tmp_path / "prompts.jsonl", rows)
+    # As the file says: its numbers have 32 bits.
+    said = {
+        "eos_token_id": 7,
+        "pad_token_id": None,
+        "rms_norm_eps": float(np.float32(1e-6)),
+    }
+    stored = random_model("qwen2", vocabulary=len(WORDS), **said)
+    file = write_gguf(tmp_path / "small.gguf", stored)
+    pool = {"reference": 64, "replicate": 32}
+    small = write_probe(
+        model={"path": str(file), "device": "cpu"}, reward="contains", pool=pool
+    )
+    tokenizer = load_policy(load_probe(small), tmp_path).tokenizer
+    for part in (stored, tokenizer):
+        part.save_pretrained(tmp_path / "folder")
+    for name, path in {"read": file, "folder": tmp_path / "folder"}.items():
+        carry_out("run", small, "--out", tmp_path / name, f"--set=model.path={path}")
+    read, folder = (tables_of(tmp_path / name / "small") for name in ("read", "folder"))
+    assert read == folder
+
+
+def test_adapter(project, checkpoint, carry_out, tmp_path):
+    """From its folder by the command, and as PEFT's own model from Python."""
+    adapter = write_adapter(checkpoint, tmp_path / "adapter")
+    probe, setting = project / "probes/small.yaml", f"--set=model.adapter={adapter}"
+    carry_out("run", probe, setting, "--out", tmp_path)
+    import peft
+
+    model, tokenizer = parts_of(checkpoint)
+    with warnings.catch_warnings(action="ignore"):
+        model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
+    found = mse_lab.measure(model, tokenizer, ROWS, "integer", **SETTINGS)
+    assert same_tables(found, tmp_path / "small", tmp_path)
+    other = tables_of(project / "results/small")
+    assert tables_of(tmp_path / "small")["prompts.csv"] != other["prompts.csv"]
+
+
+def test_supplied_completions(project, carry_out, tmp_path):
+    """A run's own, given back to it."""
+    own, probe = project / "results/small", project / "probes/small.yaml"
+    given = f"--set=completions={own / 'completions.jsonl'}"
+    said = carry_out("run", probe, given, "--out", tmp_path)
+    assert "need not be the tokens that were drawn" in " ".join(said.split())
+    assert tables_of(tmp_path / "small") == tables_of(own)
+
+
+def test_python(project, checkpoint, tmp_path, monkeypatch, capfd):
+    """A model in memory: tables, checks and warnings; nothing is written or shown."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    parts = parts_of(checkpoint)
+    capfd.readouterr()
+    found = mse_lab.measure(*parts, ROWS, "integer", **SETTINGS)
+    assert capfd.readouterr() == ("", "")
+    assert not list((tmp_path / "empty").iterdir())
+    written = ResultsFolder(project / "results/small")
+    assert same_tables(found, written.path, tmp_path)
+    checks = written.read_checks()
+    assert [vars(one) for one in found.checks] == [vars(one) for one in checks.checks]
+    assert found.warnings == checks.warnings
+    assert found.warnings
