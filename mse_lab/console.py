@@ -21,6 +21,8 @@ def command_prefix() -> str:
     """Give the words that this command began with, so that the next one can be typed."""
     if sys.argv[0].endswith("mse_lab/__main__.py"):
         return "python -m mse_lab"
+    if Path(sys.argv[0]).name == "run_mse.py":
+        return f"python {sys.argv[0]}"
     if Path(sys.argv[0]).name != "mse-lab":
         return "python run_mse.py" if (PROJECT / "run_mse.py").is_file() else "mse-lab"
     return "mse-lab" if shutil.which("mse-lab") == sys.argv[0] else sys.argv[0]

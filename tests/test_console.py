@@ -22,6 +22,8 @@ def test_what_is_required_is_what_is_installed():
     ("first", "expected"),
     [
         ("run_mse.py", "python run_mse.py"),
+        ("../clone/run_mse.py", "python ../clone/run_mse.py"),
+        ("pytest", "python run_mse.py"),
         ("lib/mse_lab/__main__.py", "python -m mse_lab"),
         ("bin/mse-lab", "bin/mse-lab"),
         ("{here}/bin/mse-lab", "mse-lab"),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.formatting import number, percent, share, with_interval
 from mse_lab.logs.summary import Summary
 
@@ -57,7 +58,8 @@ def _silent(summary: Summary) -> _Found:
     return (
         summary.zero_variance.value,
         f"zero-variance groups {percent(summary.zero_variance)}",
-        f"{kind} Ask mse-lab advise PROBE what a larger G costs before you raise it.",
+        f"{kind} Ask {COMMAND_PREFIX} advise PROBE what a larger G costs before you raise "
+        "it.",
     )
 
 

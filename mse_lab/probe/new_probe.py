@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from mse_lab.console import writing
+from mse_lab.console import COMMAND_PREFIX, writing
 from mse_lab.errors import InputError, shorten, shown
 from mse_lab.probe.first_prompt import describe_first, find_mark
 from mse_lab.probe.plain_text import local_path, parse_json, read_text
@@ -292,15 +292,15 @@ def _describe(out: Path, read: _Read, root: Path) -> str:
             f"{fields.answer}, reward {read.reward}",
             *describe_first(prompts, reward, text, what, chat=probe.prompts.chat),
         ]
-    return "\n".join(
-        [
-            f"{out} written",
-            *lines,
-            f"next: mse-lab advise {out}    which group size: measured until it is known",
-            f"      mse-lab run {out}       the errors of all estimators",
-            f"      mse-lab plan {out}      how long that run will take",
-        ]
-    )
+    next_ones = {
+        "advise": "which group size: measured until it is known",
+        "run": "the errors of all estimators",
+        "plan": "how long that run will take",
+    }
+    typed = {f"{COMMAND_PREFIX} {name} {out}": what for name, what in next_ones.items()}
+    width = max(map(len, typed)) + 4
+    said = "\n      ".join(f"{line:<{width}}{what}" for line, what in typed.items())
+    return "\n".join([f"{out} written", *lines, f"next: {said}"])
 
 
 def _create(path: Path, text: str) -> None:

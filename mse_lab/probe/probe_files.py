@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.probe.plain_text import fault_of_text, parse_yaml, read_text, reading
 from mse_lab.probe.prompt_templates import TEMPLATES
@@ -76,7 +77,9 @@ def probe_file(name: str, root: Path) -> Path:
             if "\0" not in name and path.is_file():
                 return path
     names = [name for name, _ in probe_files(root)]
-    remedy = nearest(name, names) if names else "write one: mse-lab init MODEL PROMPTS"
+    remedy = (
+        nearest(name, names) if names else f"write one: {COMMAND_PREFIX} init MODEL PROMPTS"
+    )
     raise InputError(f"no probe {shorten(name)}; {remedy}")
 
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, UserSetting, ask, evidence_of_run
-from mse_lab.console import columns
+from mse_lab.console import COMMAND_PREFIX, columns
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.formatting import WIDTH
 from mse_lab.mse.rule import TOLERANCE
@@ -65,7 +65,7 @@ def advise_run(
         raise InputError(
             f"{folder}: has no pools.npz, only the answer for {about.trainer} with "
             f"{about.named} at regret = {advice.regret:g}; measure for yours with --fresh, "
-            f"or all of it with mse-lab run {advice.name}"
+            f"or all of it with {COMMAND_PREFIX} run {advice.name}"
         )
     return advice
 

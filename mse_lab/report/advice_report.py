@@ -192,7 +192,7 @@ def say_noise(advice: Advice) -> str:
     at = advice.completions_per_step
     batch = f"your {at:,} completions" if at else "a small batch"
     return (
-        f"Half of the progress possible is made at {scale} completions a step "
+        f"Half of the progress possible takes {scale} completions a step "
         f"(G = {size}). If you halve {batch}, multiply Adam's learning rate by {adam}, "
         f"SGD's by {sgd}."
     )

@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mse_lab.arrays import Floats, divide
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, shorten
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import (
@@ -115,7 +116,7 @@ def read_dots(folders: Sequence[Path]) -> list[Dots]:
         if prompts.empty:
             raise InputError(
                 f"{folder}: prompts.csv lacks what every run measures; make it again with "
-                f"mse-lab run {run.name} --fresh"
+                f"{COMMAND_PREFIX} run {run.name} --fresh"
             )
         label = shorten(_label(run.name, folder, names), _LONGEST_LABEL)
         moments = restore_moments(prompts, read_probe(folder).pool.reference)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mse_lab.console import ending
+from mse_lab.console import COMMAND_PREFIX, ending
 from mse_lab.errors import InputError, shorten
 from mse_lab.formatting import WIDTH
 from mse_lab.probe.probe_files import load_probe, probe_files
@@ -41,7 +41,7 @@ def list_probes(root: Path, results: Path) -> str:
     """Name every probe, and what stands of its results."""
     probes = dict(probe_files(root))
     if not probes:
-        return "  none here; write one: mse-lab init MODEL PROMPTS"
+        return f"  none here; write one: {COMMAND_PREFIX} init MODEL PROMPTS"
     width = max(map(len, probes))
     return "\n".join(
         shorten(f"  {name:<{width}}  {_tell(name, path, results)}", WIDTH)

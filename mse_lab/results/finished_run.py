@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.pools import Pools
@@ -43,7 +44,8 @@ def read_tables(folder: Path) -> Tables:
     """Read the tables of a run."""
     results = ResultsFolder(folder)
     if not results.has_tables():
-        raise InputError(f"{folder}: no finished run; make it with mse-lab run PROBE")
+        remedy = f"make it with {COMMAND_PREFIX} run PROBE"
+        raise InputError(f"{folder}: no finished run; {remedy}")
     mse, prompts = (results.read(name) for name in ("mse.csv", "prompts.csv"))
     # An earlier version wrote no laws.
     laws = results.read("laws.csv", mse[:0])
@@ -75,7 +77,8 @@ def read_result(folder: Path) -> Analysis:
     """Read a finished run, and analyse it as it was analysed when it was made."""
     tables, results = read_tables(folder), ResultsFolder(folder)
     if not results.has("pools.npz"):
-        raise InputError(f"{folder}: tables only; measure it: mse-lab run {tables.name}")
+        remedy = f"measure it: {COMMAND_PREFIX} run {tables.name}"
+        raise InputError(f"{folder}: tables only; {remedy}")
     pools, probe = results.read("pools.npz"), read_probe(folder)
     run = _analyse(folder, tables.name, probe, pools, tables.prompts)
     estimators = []

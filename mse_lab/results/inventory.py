@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.probe.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
 from mse_lab.results.files import exists, open_intact
@@ -106,8 +107,8 @@ def refuse_to_read(file: BinaryIO) -> Any:
 
 
 # What to do about a damaged file.
-RESTORE = "restore it, or measure again with mse-lab run PROBE --fresh"
-REPAIR = "mse-lab run PROBE makes it again from pools.npz"
+RESTORE = f"restore it, or measure again with {COMMAND_PREFIX} run PROBE --fresh"
+REPAIR = f"{COMMAND_PREFIX} run PROBE makes it again from pools.npz"
 
 
 @dataclass(frozen=True)

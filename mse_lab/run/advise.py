@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.measurement import SampledPrompt
@@ -263,8 +264,8 @@ def sample_probe(
     """
     if spec.probe.completions is not None:
         raise InputError(
-            "completions: an advice draws its own; measure these with mse-lab run, or "
-            "leave them out with --set completions=null"
+            "completions: an advice draws its own; measure these with "
+            f"{COMMAND_PREFIX} run, or leave them out with --set completions=null"
         )
     refuse_few(len(order_prompts(spec)), budget)
     fresh = fresh and not spec.processes.restarted

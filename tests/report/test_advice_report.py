@@ -128,7 +128,7 @@ def test_a_failed_check_leaves_no_advice(advice):
         ({"gradient2": Estimate(1.0, -1.0, 3.0)}, "is not significantly positive"),
         (
             {"noise_scale": Estimate(math.inf, 40.0, math.inf)},
-            "is made at at least 40 completions a step",
+            "takes at least 40 completions a step",
         ),
         (
             {"beats_vanilla_from": Estimate(5, 4, 9)},

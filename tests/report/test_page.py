@@ -120,7 +120,7 @@ def small(tmp_path_factory):
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        ("pools.npz", "tables only; measure it: mse-lab run probe"),
+        ("pools.npz", "tables only; measure it: python run_mse.py run probe"),
         ("mse.csv", "no finished run"),
         ("environment.json", "environment.json: missing"),
     ],

@@ -82,7 +82,7 @@ def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused
     drawn.write_text("".join(json.dumps(line) + "\n" for line in lines))
     given = "--set", f"completions={drawn}"
     said = refused("advise", fifty, *given, "--out", tmp_path / "out")
-    assert "an advice draws its own; measure these with mse-lab run" in said
+    assert "an advice draws its own; measure these with python run_mse.py run" in said
 
 
 @pytest.fixture

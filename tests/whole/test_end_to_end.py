@@ -193,12 +193,12 @@ def test_advise(fifty, tmp_path, capsys):
     folder = tmp_path / "out/small/advice"
     assert (folder / "advice.json").is_file()
     assert len(list((folder / "shards").iterdir())) >= 24
-    assert run_mse.main(["run", *words[1:2], "--set=prompts.limit=4", *words[3:]]) == 0
+    assert run_mse.main(["run", *words[1:2], "--set=prompts.limit=12", *words[3:]]) == 0
     assert (folder / "shards").is_dir()
     capsys.readouterr()
     assert run_mse.main(words) == 0
     of_the_run = json.loads(capsys.readouterr().out)
-    assert (of_the_run["prompts"], of_the_run["stopped"]) == (4, None)
+    assert (of_the_run["prompts"], of_the_run["stopped"]) == (12, None)
 
 
 # What a user's scripts may rely on.
