@@ -11,8 +11,11 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 # By patterns, so that what somebody adds to a clone stays out of the wheel.
-RUNS = [f"{family}/{run}" for family in ("tiny", "lenient", "worked")
-        for run in ("base", "instruct", "icl")]  # fmt: skip
+RUNS = [
+    f"{family}/{run}"
+    for family in ("tiny", "lenient", "worked")
+    for run in ("base", "instruct", "icl")
+]
 WITH_POOLS = ("demo", "smollm2/base", "smollm2/instruct", "smollm2/icl")
 TABLES = (
     *("advice.json", "checkpoint.json", "checks.json", "config.yaml", "diagnostics.json"),

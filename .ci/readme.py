@@ -98,9 +98,14 @@ class Bench:
         """Run a line; what it prints is shown if it fails, which ends everything."""
         print(f"  $ {line}", flush=True)
         done = subprocess.run(
-            ["bash", "-c", line], cwd=self.here, env=self.variables, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
+            ["bash", "-c", line],
+            cwd=self.here,
+            env=self.variables,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
         if done.returncode:
             print(indent(done.stdout[-3000:], "    "))
             raise SystemExit(f"{self.here.name}: {line}: failed")

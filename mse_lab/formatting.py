@@ -23,7 +23,7 @@ NONE = "–"
 
 WIDTH = 80  # Columns of a screen.
 
-UNTOLD = "not known"
+NOT_KNOWN = "not known"
 
 # Ends further apart than the first factor say nothing, but one within the second may.
 VAGUE_FACTOR, NEAR_FACTOR = 100, 10
@@ -149,7 +149,7 @@ def percent(interval: WithEnds) -> str:
     if math.isnan(value):
         return "unknown"
     if low >= 0 and high <= 1 and high - low > WIDEST:
-        return UNTOLD
+        return NOT_KNOWN
     if 0 < value < high / VAGUE_FACTOR and low >= 0:
         return f"at most {share(high)}"
     ends = [end for end in interval if math.isfinite(end)]
@@ -178,10 +178,10 @@ def times(interval: WithEnds) -> str:
         least = (
             f"under {LEAST_TIMES:g}" if high < LEAST_TIMES else f"at most {number(high)}"
         )
-        return UNTOLD if EXPONENT.search(least) else f"{least} times"
+        return NOT_KNOWN if EXPONENT.search(least) else f"{least} times"
     if end := _one_end(interval):
         far = low * NEAR_FACTOR < value < high / NEAR_FACTOR
-        return UNTOLD if far or EXPONENT.search(end) else f"{end} times"
+        return NOT_KNOWN if far or EXPONENT.search(end) else f"{end} times"
     known = [each for each in interval if math.isfinite(each)]
     if value >= 0 and max(known) < LEAST_TIMES:
         return f"under {LEAST_TIMES:g} times"
@@ -189,7 +189,7 @@ def times(interval: WithEnds) -> str:
         return f"over {MOST_TIMES:,.0f} times"
     shown, ends = parts(interval)
     text = f"{shown} times {ends}".rstrip()
-    return UNTOLD if EXPONENT.search(text) else text
+    return NOT_KNOWN if EXPONENT.search(text) else text
 
 
 def share(value: float, digits: int = 2) -> str:

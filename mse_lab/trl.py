@@ -24,7 +24,8 @@ from mse_lab.answers.advice_evidence import Evidence, ask
 from mse_lab.api.advise import sample_evidence
 from mse_lab.console import ending
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
-from mse_lab.mse.rule import TOLERANCE
+from mse_lab.formatting import share
+from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
 from mse_lab.mse.zero_variance import modelled_share
 from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 from mse_lab.probe.training import interpret
@@ -32,7 +33,6 @@ from mse_lab.report.advice_files import advise_samples
 from mse_lab.report.advice_report import advice_headline
 from mse_lab.results.tables import interval_columns
 from mse_lab.run.in_memory import InMemoryInputs
-from mse_lab.run.looks import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.scores.module_hooks import replaced_forward
 
 # The version of TRL whose callbacks are known, and what is read of its settings.
@@ -159,9 +159,9 @@ class MSECallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Say what the measurements took."""
         if state.is_world_process_zero:
-            share = self._seconds / (time.monotonic() - self._began)
+            spent = self._seconds / (time.monotonic() - self._began)
             _print(
-                f"{self.measured} measurements took {share:.1%} of the training's time; "
+                f"{self.measured} measurements took {share(spent)} of the training's time; "
                 f"{self.skipped} were skipped"
             )
 

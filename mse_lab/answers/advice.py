@@ -29,14 +29,11 @@ from mse_lab.mse.constants import Constants
 from mse_lab.mse.intervals import Estimate, falling
 from mse_lab.mse.loss import Aim, find_aims
 from mse_lab.mse.regime import Regime
-from mse_lab.mse.rule import SIZES, Stopped, Verdict
+from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, SIZES, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.probe.streams import stream
 from mse_lab.probe.training import Setting, change_to, fits
 from mse_lab.results.files import as_data
-
-# The fewest prompts whose gradients can be compared, and in how many rewards must differ.
-LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 # Completions a step of the table of progress, beside the user's own.
 STEPS = (64, 256, 1024, 4096)

@@ -1,18 +1,17 @@
 """Claims: what a statement of the paper becomes when a run's numbers are put to it.
 
 A statement is data: what it says, and which number must lie in which range. It fails where
-its numbers refute it and the deviation is one that somebody would feel, above 5%; it holds
-where their intervals lie within a stated range; else it is undecided. It is refuted by
-two-sided tests, corrected after Holm over all numbers of the run: at most with the
-probability of one less the run's level a true statement of a run is said to fail. That it
-holds needs no correction, for every number must say so.
+its numbers refute it and the deviation is not negligible, above 5%; it holds where their
+intervals lie within a stated range; else it is undecided. It is refuted by two-sided tests,
+corrected after Holm over all numbers of the run: at most with the probability of one less
+the run's level a true statement of a run is said to fail. That it holds needs no
+correction, for every number must say so.
 
 A statement that rests on an assumption is `outside its assumptions` where both fail.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -36,11 +35,11 @@ class Test(NamedTuple):
     """By which ranges of a number a statement is judged."""
 
     says: Range  # Where the statement says that the number lies.
-    felt: Range  # Outside of which a deviation is felt.
+    negligible: Range  # In which a deviation from it may lie.
     within: Range  # Where the interval must lie for the statement to hold.
 
 
-# A share of an error, or of a cost, that nobody feels.
+# A share of an error, or of a cost, that is negligible.
 SMALL = 0.05
 WITHIN_SMALL = (1 - SMALL, 1 + SMALL)
 
@@ -166,8 +165,8 @@ class _Tested(NamedTuple):
 
     @property
     def verdict(self) -> ClaimVerdict:
-        _, felt, within = self.case.about.test
-        if self.deviates and not _inside(self.number.estimate[:1], felt):
+        _, negligible, within = self.case.about.test
+        if self.deviates and not _inside(self.number.estimate[:1], negligible):
             return "fails"
         return "holds" if _inside(self.number.estimate, within) else "undecided"
 
@@ -195,7 +194,7 @@ class _Tested(NamedTuple):
         if self.verdict == "fails":
             said = f"refuted, {shown}"
         elif self.deviates:
-            said = f"a deviation, {shown}, of a size that nobody feels"
+            said = f"a deviation, {shown}, of a negligible size"
         else:
             unknown = "" if self.verdict == "holds" else "not known to be "
             said = f"{unknown}{_say(test.within)}"
@@ -257,32 +256,30 @@ def _claim(case: Case, tested: Sequence[_Tested], runs: tuple[str, ...]) -> Clai
     counted = [one for one in tested if one.counts]
     given = [case.verdict] if case.verdict else []
     verdict = for_all([*given, *(one.verdict for one in counted)])
-    decisive, p_value, told = Number(""), np.nan, ""
+    decisive, p_value, reason = Number(""), np.nan, ""
     if counted:
         worst = max(counted, key=lambda one: one.doubt)
         decisive, p_value = worst.number, worst.p_value
         others = [one.number for one in tested if one.case is case and one is not worst]
         where = "" if worst.case is case else f"At G = {worst.case.size} "
         also = "".join(f"; {one.label} {with_interval(one.estimate)}" for one in others)
-        told = f"{where}{worst.explain()}{also}. "
-    decisive, sentence = case.shown or decisive, f"{told}{case.remark}".strip()
+        reason = f"{where}{worst.explain()}{also}. "
+    decisive, sentence = case.shown or decisive, f"{reason}{case.remark}".strip()
     return Claim(case.about, runs, case.size, decisive, p_value, verdict, sentence)
 
 
 def judge(cases: Sequence[Case], runs: tuple[str, ...], level: float) -> list[Claim]:
     """Judge the cases of a run as one family; a whole comes before its sizes."""
     claims, tested = [], _test(cases, level)
-    for about, group in groupby(cases, key=lambda case: case.about):
-        own = list(group)
-        whole = next((case for case in own if case.size is None), Case(about))
-        claims.append(
-            _claim(whole, [one for one in tested if one.case.about == about], runs)
-        )
-        for case in own:
+    for about in dict.fromkeys(case.about for case in cases):
+        of_about = [case for case in cases if case.about == about]
+        whole = next((case for case in of_about if case.size is None), Case(about))
+        numbers = [one for one in tested if one.case.about == about]
+        claims.append(_claim(whole, numbers, runs))
+        for case in of_about:
             if case.size is not None:
-                claims.append(
-                    _claim(case, [one for one in tested if one.case is case], runs)
-                )
+                numbers = [one for one in tested if one.case is case]
+                claims.append(_claim(case, numbers, runs))
     return [_within_assumptions(claim, claims) for claim in claims]
 
 

@@ -108,7 +108,7 @@ def lemma_1(run: MeasuredRun, weights: WeightRule = grpo) -> list[Case]:
     largest, exact = max(one for one, _ in found), all(known for _, known in found)
     remark = (
         f"The largest relative difference in any group is {'' if exact else 'at most '}"
-        f"{largest:.1e}; rounding makes less than {ROUNDING:g}."
+        f"{number(largest, 2)}; rounding makes less than {number(ROUNDING, 1)}."
     )
     shown = Number("apart", Estimate(largest, np.nan, np.nan))
     if largest < ROUNDING:
@@ -220,7 +220,7 @@ def _say_distance(run: MeasuredRun) -> str:
         return "The oracle's MSE is not measurably positive, so there is no ratio."
     start = max(1 + int(np.ceil(zeta / trace / SMALL)), 2)
     return (
-        f"By the law it is 1 + (zeta/T)/(G-1), zeta/T = {zeta / trace:.2f}: within "
+        f"By the law it is 1 + (zeta/T)/(G-1), zeta/T = {number(zeta / trace, 2)}: within "
         f"{SMALL:.0%} from G = {start} on."
     )
 
@@ -281,7 +281,8 @@ def assumption_2(run: MeasuredRun) -> list[Case]:
         float(divide(one @ moments.norm2, moments.norm2.sum()))
         for one in (moments.best_baseline, moments.value)
     )
-    remark = f"Weighted by E||W||^2, the best baseline b* is {best:.2f} and V {value:.2f}."
+    sizes = f"b* is {number(best, 2)} and V {number(value, 2)}"
+    remark = f"Weighted by E||W||^2, the best baseline {sizes}."
     return [Case(ON_AVERAGE, found[:1], remark=remark), Case(ON_EACH, found[1:])]
 
 
@@ -311,7 +312,7 @@ def say_crossing(run: MeasuredRun) -> str:
     share = percent((worse / compared, float(low), float(high)))
     gain = run.vanilla_trace.value - run.oracle_trace.value
     start = float(crossing_size(gain, run.zeta.value))
-    where = f"from G = {start:.1f} on" if np.isfinite(start) else "at no G"
+    where = f"from G = {number(start, 2)} on" if np.isfinite(start) else "at no G"
     return (
         f"By the moments vanilla is the worse on {worse} of {compared} prompts, {share}; "
         f"GRPO-type beats it {where}."
@@ -422,7 +423,7 @@ def _judge_best(run: MeasuredRun, shown: Number) -> list[Case]:
     known = (f"{name} {with_interval(run.constants[name])}" for name in ("c1", "c2", "c3"))
     remark = (
         f"{', '.join(known)}; G* {with_interval(shown.estimate)}, the paper's sqrt(c3/c1) "
-        f"{paper:.2f}. Of G = {', '.join(map(str, sizes))} the law's best is {best}."
+        f"{number(paper)}. Of G = {', '.join(map(str, sizes))} the law's best is {best}."
     )
     if run.law_only:
         return [_open(BEST, f"{remark} {UNTESTED}", shown)]

@@ -86,11 +86,22 @@ def advise(
         if not (count is None or is_count(count)):
             raise InputError(f"{key} = {shown(count)}: give a whole number, or None")
     inputs = in_memory_inputs(
-        "advise", model, tokenizer, prompts, reward, name, out,
-        sampling=sampling, training=training, interval=interval,
-        parameters=parameters, template=template, chat=chat,
-        population=population, seed=seed,
-    )  # fmt: skip
+        "advise",
+        model,
+        tokenizer,
+        prompts,
+        reward,
+        name,
+        out,
+        sampling=sampling,
+        training=training,
+        interval=interval,
+        parameters=parameters,
+        template=template,
+        chat=chat,
+        population=population,
+        seed=seed,
+    )
     setting = read_training(training)
     level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95
     question = ask(setting, level, regret, completions_per_step or 0)

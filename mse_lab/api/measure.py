@@ -97,13 +97,25 @@ def measure(
         InputError: An argument is not usable; the message names it.
     """
     inputs = in_memory_inputs(
-        "measure", model, tokenizer, prompts, reward, name, out,
+        "measure",
+        model,
+        tokenizer,
+        prompts,
+        reward,
+        name,
+        out,
         group_sizes=None if group_sizes is None else read_sizes(group_sizes),
         estimators=None if estimators is None else _entries(estimators),
-        sampling=sampling, pool=pool, interval=interval, training=training,
-        parameters=parameters, template=template, chat=chat, population=population,
+        sampling=sampling,
+        pool=pool,
+        interval=interval,
+        training=training,
+        parameters=parameters,
+        template=template,
+        chat=chat,
+        population=population,
         seed=seed,
-    )  # fmt: skip
+    )
     from mse_lab.run.in_memory import measure_model
 
     setting = read_training(training)
@@ -134,8 +146,11 @@ def in_memory_inputs(
         load_extra(library, "measure", function)
     from mse_lab.run.in_memory import InMemoryInputs
 
-    keys = {key: _plain(value) for key, value in settings.items()
-            if value is not None or key in ("seed", "parameters")}  # fmt: skip
+    keys = {
+        key: _plain(value)
+        for key, value in settings.items()
+        if value is not None or key in ("seed", "parameters")
+    }
     keys["prompts"] = {"source": "memory", "template": template, "chat": chat}
     keys["prompts"]["population"] = population
     rows = prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts

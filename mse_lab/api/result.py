@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from textwrap import fill
 from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
@@ -12,6 +11,7 @@ from mse_lab.answers import advice
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_run
 from mse_lab.answers.measured_run import MeasuredRun
 from mse_lab.errors import InputError, nearest
+from mse_lab.formatting import wrap
 from mse_lab.probe.training import DEFAULT, Setting
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.results.finished_run import Tables
@@ -49,7 +49,7 @@ class Advice(advice.Advice):
         from mse_lab.report.advice_report import advice_headline
 
         about = f"Advice for {self.name}, from {self.prompts} prompts; print shows it all"
-        return f"{about}\n{fill(advice_headline(self), 80)}"
+        return f"{about}\n{wrap(advice_headline(self))}"
 
     def __str__(self) -> str:
         from mse_lab.report.advice_report import advice_text

@@ -14,6 +14,7 @@ from mse_lab.commands.command_line import (
 )
 from mse_lab.console import complain, show_status
 from mse_lab.errors import InputError, nearest
+from mse_lab.formatting import number
 
 HELP = "what a trainer's logs tell: values, zero-variance groups, lengths"
 
@@ -88,5 +89,5 @@ def _exceeds(found: Rollouts, key: str) -> bool:
     if verdict is None:
         raise InputError(f"--fail-on {key}: these logs do not tell {key}; leave it out")
     if verdict.look:
-        complain(f"{key}: {verdict.value:.3g} is above {verdict.limit:g}")
+        complain(f"{key}: {number(verdict.value)} is above {verdict.limit:g}")
     return verdict.look

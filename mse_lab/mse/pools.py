@@ -19,8 +19,13 @@ from mse_lab.estimators.groups import is_binary
 NUMBERS_IN_CACHE = 2**13
 
 # Of how many rewards and squared score norms an array's numbers are products; else three.
-_FACTORS = {"rewards_PN": 1, "reference_rewards_PN": 1, "gram_PKGG": 1,
-            "kind_norms2_PNM": 1, "products_PN": 2}  # fmt: skip
+_FACTORS = {
+    "rewards_PN": 1,
+    "reference_rewards_PN": 1,
+    "gram_PKGG": 1,
+    "kind_norms2_PNM": 1,
+    "products_PN": 2,
+}
 
 # Squared norms; and how far <W_i, W_j> and <W_j, W_i> may differ, in ||W_i|| ||W_j||.
 _SQUARES = ("gram_PKGG", "reference_distance2_P", "kind_norms2_PNM")

@@ -49,11 +49,16 @@ LARGEST_CANDIDATE = max(SIZES)
 # By factors of about 2^(1/4): the best costs at most 0.4% more than the best of all.
 COMPARED_SIZES = tuple(sorted({round(2 ** (step / 4)) for step in range(4, 33)}))
 
+# The fewest prompts whose gradients can be compared, and in how many rewards must differ.
+LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
+
+# Prompts of the first look, and completions of each.
+FIRST_PROMPTS, FIRST_COMPLETIONS = 32, 12
+
 TOLERANCE = 0.05  # The regret up to which a group size counts as good as the best.
 
-MOST_WITH_LAW = (
-    64  # Up to here, or twice the present size, laws are evaluated: it takes time.
-)
+# Up to here, or twice the present size, laws are evaluated: it takes time.
+MOST_WITH_LAW = 64
 
 # Prompts that must carry c1 and c3 for a verdict, where there are others than these: the
 # spread of fewer says little of the next one. And for "at most" and "at least" beside it.

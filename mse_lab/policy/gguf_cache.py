@@ -27,6 +27,7 @@ from safetensors import safe_open
 
 from mse_lab.console import complain
 from mse_lab.errors import in_short
+from mse_lab.formatting import byte_size
 from mse_lab.policy.location import Location
 from mse_lab.probe.identity import digest
 from mse_lab.probe.schema import Model
@@ -134,7 +135,7 @@ class Entry:
             complain(f"{self.folder}: weights not kept for next time: {in_short(error)}")
             return
         complain(
-            f"weights kept for next time ({size / 1e6:,.0f} MB; remove it whenever you "
+            f"weights kept for next time ({byte_size(size)}; remove it whenever you "
             f"like): {self.folder}"
         )
 
@@ -144,7 +145,7 @@ class Entry:
         needed = sum(parameter.nbytes for parameter in model.parameters())
         free = shutil.disk_usage(part).free
         if free < 2 * needed:
-            raise OSError(f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free")
+            raise OSError(f"{byte_size(needed)}, and {byte_size(free)} are free")
         model.save_pretrained(part)
         tokenizer.save_pretrained(part)
         if not _reads_back(part, model, tokenizer):

@@ -87,10 +87,14 @@ def _process() -> Any:
     # A process group of its own does not receive Ctrl-C.
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _START],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, encoding="utf-8", process_group=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+        process_group=0,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+    )
     if _read(process) != _READY:
         _end(process)
         raise InputError("reward = math: math-verify does not start; reinstall it")

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, UserSetting, ask, evidence_of_run
+from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.console import COMMAND_PREFIX, columns
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.formatting import WIDTH
@@ -15,7 +16,6 @@ from mse_lab.mse.rule import TOLERANCE
 from mse_lab.probe.training import Setting, find_setting
 from mse_lab.report.advice_report import Advices, advice_headline, advice_text
 from mse_lab.results.files import open_intact
-from mse_lab.results.finished_run import read_probe, read_result
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import RESTORE
 
@@ -33,17 +33,15 @@ def json_values(advice: Advice) -> dict[str, Any]:
     return {"headline": advice_headline(advice), **advice.as_dict()}
 
 
-def read_evidence(
-    folder: Path,
+def evidence_of_finished(
+    run: FinishedRun,
     setting: Setting | None = None,
     regret: float = TOLERANCE,
 ) -> Evidence:
     """Take a finished run as evidence on a training, by default its probe's."""
-    run, checks = read_result(folder), ResultsFolder(folder).read_checks()
-    probe = read_probe(folder)
-    setting = setting or find_setting(probe.training, probe)
+    setting = setting or find_setting(run.probe.training, run.probe)
     question = ask(setting, run.level, regret)
-    return evidence_of_run(run, setting, question, held=checks.ok, warnings=checks.warnings)
+    return evidence_of_run(run, setting, question, held=run.held, warnings=run.warnings)
 
 
 def advise_run(
@@ -54,7 +52,7 @@ def advise_run(
     """Advise from a finished run; from its `advice.json` where it has no pools."""
     results = ResultsFolder(folder)
     if results.has("pools.npz") or not results.has("advice.json"):
-        evidence = read_evidence(folder, setting, regret)
+        evidence = evidence_of_finished(read_run(folder), setting, regret)
         try:
             return make_advice(evidence)
         except InputError as error:

@@ -8,7 +8,6 @@ drawn with the bands of their intervals.
 """
 
 from collections.abc import Mapping, Sequence
-from textwrap import fill
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from mse_lab.formatting import number, wrap
 from mse_lab.report.drawing import (
     RC,
     Style,
@@ -49,9 +49,13 @@ PANEL_WIDTH, BESIDE, HEIGHTS, ABOVE = 2.25, 0.5, (2.0, 1.3), 0.8
 SIDE_MARGIN, APART = 1.15, 1.06
 
 POINTS: dict[str, Any] = {
-    "linestyle": "", "markersize": 4, "markeredgewidth": 0.5, "elinewidth": 1.2,
-    "capsize": 2, "zorder": 3,
-}  # fmt: skip
+    "linestyle": "",
+    "markersize": 4,
+    "markeredgewidth": 0.5,
+    "elinewidth": 1.2,
+    "capsize": 2,
+    "zorder": 3,
+}
 
 
 class PanelRow(NamedTuple):
@@ -146,9 +150,8 @@ def _draw_curves(
 def _title(run: Tables) -> str:
     """Name a run, its accuracy, and what a reader of its panel must know."""
     remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
-    head = fill(
-        f"{title_of(run.name)} (accuracy\u00a0{run.prompts['value'].mean():.2f})", 30
-    )
+    accuracy = number(run.prompts["value"].mean(), 2)
+    head = wrap(f"{title_of(run.name)} (accuracy\u00a0{accuracy})", 30)
     return "\n".join([head, *(remark for remark, true in remarks.items() if true)])
 
 

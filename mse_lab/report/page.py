@@ -4,7 +4,6 @@ It has the headlines, figures and tables that the commands give, a column a run,
 order of a reader's questions.
 """
 
-import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,14 +13,13 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import Advice, make_advice
-from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_run
 from mse_lab.answers.measured_run import FinishedRun, read_run
 from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.errors import InputError
-from mse_lab.formatting import NONE, number, with_interval
+from mse_lab.formatting import NONE, number, share, with_interval
 from mse_lab.probe.probe_files import flatten
-from mse_lab.probe.training import find_setting
 from mse_lab.report.advice_figure import compose_advice
+from mse_lab.report.advice_files import evidence_of_finished
 from mse_lab.report.advice_report import advice_headline, warnings_of
 from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.figure_4 import compose
@@ -39,29 +37,26 @@ NOTE = (
     "group; V: a prompt's mean reward; g: the gradient of V. GRPO-type's baseline is the "
     "mean reward of the group's others, the oracle's is V, vanilla has none."
 )
-FIGURE_4_COLUMNS = (
+FIGURE_4_CAPTION = (
     "Squared distance of an estimator's gradient from the true one. Points are measured, "
     "lines the exact law; below, the same over the oracle's, on the same groups."
 )
-STEP_COLUMNS = (
+STEP_CAPTION = (
     "The error of a step of so many completions, from many prompts with small groups to "
     "few with large ones. The grey stretch is the interval of the best."
 )
-ESTIMATOR_COLUMNS = (
+ESTIMATOR_CAPTION = (
     "Errors over the oracle's; of biased estimators after the rescaling best for them."
 )
-PROMPT_COLUMNS = (
+PROMPT_CAPTION = (
     "On the upper line score and reward are uncorrelated, which is Assumption 2; below the "
     "lower one no baseline at all is better than the value."
 )
-STATEMENT_COLUMNS = (
+STATEMENT_CAPTION = (
     "What arXiv 2603.01162v1 says about gradients. A statement fails where it is refuted, "
     "corrected for the number of tests, by a deviation of more than 5%; it holds where the "
     "intervals of its numbers lie in the range that is named."
 )
-
-# How much larger than on paper a figure is shown, in pixels of 1/96 inch; it has points.
-_ZOOM = 1.25 * 96 / 72
 
 # Settings that "The runs" have already.
 _SHOWN = ("model.path", "pool.reference", "pool.replicate", "interval.level", "date")
@@ -69,16 +64,15 @@ _SHOWN = ("model.path", "pool.reference", "pool.replicate", "interval.level", "d
 
 def draw_image(compose_figure: Callable[[], Figure], alt: str) -> Markup:
     """Compose a figure for the page, once for each of its grounds."""
-    light, dark = (figure_bytes(compose_figure, "svg", dark=dark) for dark in (False, True))
-    width = re.search(rb'width="([\d.]+)pt"', light)
-    assert width is not None  # matplotlib writes it
-    image = Markup(
+    dark, light = (
+        b64encode(figure_bytes(compose_figure, "svg", dark=one)).decode()
+        for one in (True, False)
+    )
+    return Markup(
         '<picture><source media="(prefers-color-scheme: dark)" '
         'srcset="data:image/svg+xml;base64,{}"><img src="data:image/svg+xml;base64,{}" '
-        'width="{:.0f}" alt="{}"></picture>'
-    )
-    size = float(width[1]) * _ZOOM
-    return image.format(b64encode(dark).decode(), b64encode(light).decode(), size, alt)
+        'alt="{}"></picture>'
+    ).format(dark, light, alt)
 
 
 def side_by_side(title: str, columns: Mapping[str, Mapping[str, str]], *said: str) -> Part:
@@ -88,19 +82,12 @@ def side_by_side(title: str, columns: Mapping[str, Mapping[str, str]], *said: st
     return Part(title, said, rows, ["", *columns])
 
 
-def _evidence(run: FinishedRun) -> Evidence:
-    """Take a run as evidence on its probe's training."""
-    setting = find_setting(run.probe.training, run.probe)
-    question = ask(setting, run.level)
-    return evidence_of_run(run, setting, question, held=run.held, warnings=run.warnings)
-
-
 def _advise(run: FinishedRun) -> Advice | str:
     """Work out the advice, or say why there is none."""
     if not run.held:
         return "No advice: a built-in check FAILED."
     try:
-        return make_advice(_evidence(run))
+        return make_advice(evidence_of_finished(run))
     except InputError as error:
         return f"No advice: {error}."
 
@@ -127,7 +114,7 @@ def _facts(run: FinishedRun, advice: Advice | str) -> dict[str, str]:
         "Model": run.probe.model.path,
         "Prompts": f"{run.pools.prompts}",
         "Completions of each": f"{pool.reference} + {pool.replicate}",
-        "Mean reward": f"{run.pools.value_P.mean():.2f}",
+        "Mean reward": number(run.pools.value_P.mean(), 2),
         "||g||² of these prompts": number(run.pools.aggregate_norm2),
         **facts,
         **{f"{check.name} ({check.meaning})": _say_check(check) for check in run.checks},
@@ -143,7 +130,7 @@ def _ratios(runs: Sequence[Tables]) -> Part:
         for name in run.mse.groupby("estimator")[best].mean().sort_values().index:
             rows.append([f"{run.name}: {name}" if len(runs) > 1 else name, *cells[name]])
     return Part(
-        "Estimators", [ESTIMATOR_COLUMNS], rows, ["", *(f"G = {size}" for size in sizes)]
+        "Estimators", [ESTIMATOR_CAPTION], rows, ["", *(f"G = {size}" for size in sizes)]
     )
 
 
@@ -181,18 +168,10 @@ def _first(
     parts = {
         "names": [run.name for run in runs],
         "dates": [str(run.environment.get("date", NONE)) for run in runs],
-        "levels": [f"{run.level:.0%}" for run in runs],
+        "levels": [share(run.level) for run in runs],
     }
     joined = {key: ", ".join(dict.fromkeys(values)) for key, values in parts.items()}
     yield "note", NOTE.format(**joined)
-
-
-def compose_page(runs: Sequence[FinishedRun]) -> str:
-    """Compose the page of finished runs, in the order of a reader's questions."""
-    claims = _claims(runs)  # It refuses runs of one name, and of single completions.
-    advices = [_advise(run) for run in runs]
-    title = f"{TITLE} {', '.join(run.name for run in runs)}"
-    return as_page(title, list(_first(runs, advices)), list(_parts(runs, advices, claims)))
 
 
 def _parts(
@@ -205,19 +184,27 @@ def _parts(
     pairs = list(zip(runs, advices, strict=True))
     yield side_by_side("The runs", {run.name: _facts(run, one) for run, one in pairs})
     figure = draw_image(partial(compose, tables), "MSE against group size")
-    yield Part("Figure 4: MSE and group size", [FIGURE_4_COLUMNS], figures=[figure])
+    yield Part("Figure 4: MSE and group size", [FIGURE_4_CAPTION], figures=[figure])
     steps = [
-        draw_image(partial(compose_advice, _evidence(run)), f"N MSE, {run.name}")
+        draw_image(partial(compose_advice, evidence_of_finished(run)), f"N MSE, {run.name}")
         for run, advice in pairs
         if isinstance(advice, Advice)
     ]
-    yield Part("Which group size", [STEP_COLUMNS], figures=steps)
+    yield Part("Which group size", [STEP_CAPTION], figures=steps)
     yield _ratios(tables)
     figure = draw_image(partial(compose_phase, dots), "Best baseline against value")
-    yield Part("Prompt by prompt", [PROMPT_COLUMNS], figures=[figure])
-    yield side_by_side("The paper's statements", claims, STATEMENT_COLUMNS)
+    yield Part("Prompt by prompt", [PROMPT_CAPTION], figures=[figure])
+    yield side_by_side("The paper's statements", claims, STATEMENT_CAPTION)
     made = {run.name: _made(run) for run in runs}
     yield side_by_side("Where and how they were made", made)
+
+
+def compose_page(runs: Sequence[FinishedRun]) -> str:
+    """Compose the page of finished runs, in the order of a reader's questions."""
+    claims = _claims(runs)  # It refuses runs of one name, and of single completions.
+    advices = [_advise(run) for run in runs]
+    title = f"{TITLE} {', '.join(run.name for run in runs)}"
+    return as_page(title, list(_first(runs, advices)), list(_parts(runs, advices, claims)))
 
 
 def write_report(folders: Sequence[Path], output: Path) -> None:

@@ -2,7 +2,7 @@
 
 A dot a prompt: its value V across, its best constant baseline b* upward. Vanilla's baseline
 is 0 and the oracle's V, so vanilla has the larger MSE where b* is nearer to V: above the
-line b* = V/2, whatever the rewards. For rewards 0 and 1 GRPO-type at G meets vanilla on a
+line b* = V/2, whatever the rewards. For rewards 0 and 1 GRPO-type at G equals vanilla on a
 straight line, too. A dot's area is what the prompt adds to the difference of the run's two
 MSEs, in units of their sum: the areas above the line less those below are the difference
 itself, and the run's cross lies on that side of the line.
@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from mse_lab.arrays import Floats, divide
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, shorten
+from mse_lab.formatting import number
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import (
     aggregate_place,
@@ -34,8 +35,8 @@ from mse_lab.report.figure_4 import TITLES, title_of
 from mse_lab.results.finished_run import read_probe, read_tables
 from mse_lab.results.tables import MOMENTS, RHO, restore_moments
 
-# Group sizes at which GRPO-type meets vanilla; from 64 on that is the oracle's line.
-MEETING_SIZES = (4, 8)
+# Group sizes of the lines where GRPO-type equals vanilla; from 64 on it is the oracle's.
+CROSSED_SIZES = (4, 8)
 
 # Square points of a dot that is the whole difference, and of the least dot.
 _AREA, _LEAST_AREA = 7000.0, 3.0
@@ -78,9 +79,9 @@ class Dots(NamedTuple):
         gain, oracle = float(oracle_gain(moments).sum()), float(moments.trace_oracle.sum())
         if oracle <= 0:
             return "the oracle has no measurable noise"
-        start = crossing_size(gain, moments.zeta.sum())
-        where = "at no G" if math.isinf(start) else f"from G = {start:.1f} on"
-        return f"vanilla {1 + gain / oracle:.2f} × oracle, above GRPO-type {where}"
+        start = float(crossing_size(gain, moments.zeta.sum()))
+        where = "at no G" if math.isinf(start) else f"from G = {number(start, 2)} on"
+        return f"vanilla {number(1 + gain / oracle)} × oracle, above GRPO-type {where}"
 
 
 def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
@@ -136,23 +137,47 @@ def _draw_dots(axes: Axes, dots: Dots, colour: str, *, alone: bool) -> None:
     if alone:
         axes.vlines(value, low, high, color=colour, lw=0.5, alpha=0.35, zorder=2)
     drawn = axes.scatter(
-        value, best, areas, colour, alpha=0.75, lw=0.4, edgecolor=ink(0), zorder=3,
+        value,
+        best,
+        areas,
+        colour,
+        alpha=0.75,
+        lw=0.4,
+        edgecolor=ink(0),
+        zorder=3,
         clip_on=False,
-    )  # fmt: skip
+    )
     drawn.set_rasterized(len(value) > MOST_DOTS)
     axes.plot(
-        *aggregate_place(dots.moments), "P", color=colour, ms=9, mec=ink(1), zorder=5,
-        ls="", label=f"{dots.label}: {dots.describe()}",
-    )  # fmt: skip
+        *aggregate_place(dots.moments),
+        "P",
+        color=colour,
+        ms=9,
+        mec=ink(1),
+        zorder=5,
+        ls="",
+        label=f"{dots.label}: {dots.describe()}",
+    )
 
 
 def _write(axes: Axes, point: Dot, text: str, slope: float = 0.0, **settings: Any) -> None:
     """Write into the unit square, along a line of a slope, legibly above dots."""
     angle = math.degrees(math.atan(slope))
     behind = {"facecolor": ink(0), "alpha": 0.7, "edgecolor": "none", "pad": 0.4}
-    axes.annotate(text, point, (0, 2), textcoords="offset points", rotation_mode="anchor",
-                  rotation=angle, fontsize=7.5, color=ink(0.85), bbox=behind, zorder=6,
-                  annotation_clip=False, **settings)  # fmt: skip
+    axes.annotate(
+        text,
+        point,
+        (0, 2),
+        textcoords="offset points",
+        rotation_mode="anchor",
+        rotation=angle,
+        fontsize=7.5,
+        color=ink(0.85),
+        bbox=behind,
+        zorder=6,
+        annotation_clip=False,
+        **settings,
+    )
 
 
 def _draw_unit_square(axes: Axes) -> None:
@@ -164,7 +189,7 @@ def _draw_unit_square(axes: Axes) -> None:
     _write(axes, (0.99, 0.01), "vanilla has the smallest MSE", ha="right")
     _write(axes, (0.44, 0.44), "b* = V (ρ = 1): Assumption 2", 1.0)
     _write(axes, (1.01, 0.43), "b* = V/2:\nvanilla =\noracle;\ndotted:\nGRPO-type")
-    for size in MEETING_SIZES:
+    for size in CROSSED_SIZES:
         left, right = equal_baseline(np.array([0.0, 1.0]), size)
         axes.plot([0, 1], [left, right], color=ink(0.85), lw=0.7, ls=":", zorder=1)
         _write(axes, (0.01, left), f"G = {size}", right - left)

@@ -1,4 +1,4 @@
-"""The probes, a line each: what bare `mse-lab` tells of their results."""
+"""The probes, a line each: what bare `mse-lab` says of their results."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.results.folder import ResultsFolder
 
 
-def _standing(probe: Probe, results: ResultsFolder) -> str:
+def _standing_of(probe: Probe, results: ResultsFolder) -> str:
     if not results.is_begun():
         return "not run"
     if results.differences(probe):
@@ -26,13 +26,13 @@ def _standing(probe: Probe, results: ResultsFolder) -> str:
     return f"interrupted, {results.finished_prompts()} prompts done"
 
 
-def _tell(name: str, path: Path, results: Path) -> str:
+def _standing(name: str, path: Path, results: Path) -> str:
     """Say whether a probe's results stand, or why that is not known."""
     trouble = "unusable"
     try:
         probe = load_probe(path)
         trouble = "damaged"
-        return _standing(probe, ResultsFolder(results / name))
+        return _standing_of(probe, ResultsFolder(results / name))
     except (InputError, OSError) as error:
         return f"{trouble}: {ending(error).line}"
 
@@ -44,6 +44,6 @@ def list_probes(root: Path, results: Path) -> str:
         return f"  none here; write one: {COMMAND_PREFIX} init MODEL PROMPTS"
     width = max(map(len, probes))
     return "\n".join(
-        shorten(f"  {name:<{width}}  {_tell(name, path, results)}", WIDTH)
+        shorten(f"  {name:<{width}}  {_standing(name, path, results)}", WIDTH)
         for name, path in probes.items()
     )

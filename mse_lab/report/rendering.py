@@ -48,10 +48,18 @@ def _blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
 
 
 def _table(part: Part, width: int, margin: int) -> list[str]:
-    """Lay out the rows of a part; columns that are too many stand below the first ones."""
+    """Lay out the rows of a part.
+
+    Where they are too wide, words in the last column hang in it; other columns that are too
+    many stand below the first ones.
+    """
     whole = [*([part.heads] if part.heads else []), *part.rows]
     rows = [[f"{' ' * margin}{first}", *others] for first, *others in whole]
     sides = part.align or "<" * len(rows[0])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    start = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    if sides[-1] == "<" and start <= width // 2:
+        return [wrap(line, width, start) for line in table(rows, align=sides).splitlines()]
     lines = []
     for block in _blocks(rows, width):
         cells = [[row[column] for column in block] for row in rows]

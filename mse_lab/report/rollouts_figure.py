@@ -96,9 +96,18 @@ def _draw_lengths(axes: Axes, summary: Summary) -> None:
     frame = pd.DataFrame({"length": lengths_N, "reward": labels})
     colours = {names[0]: RIGHT, names[1]: WRONG, "between": "0.6"}
     sns.histplot(
-        frame, x="length", hue="reward", hue_order=order, palette=colours, element="step",
-        bins=_edges(lengths_N), stat="percent", common_norm=False, alpha=0.25, ax=axes,
-    )  # fmt: skip
+        frame,
+        x="length",
+        hue="reward",
+        hue_order=order,
+        palette=colours,
+        element="step",
+        bins=_edges(lengths_N),
+        stat="percent",
+        common_norm=False,
+        alpha=0.25,
+        ax=axes,
+    )
     _legend_above(axes)
     axes.set(xlabel=f"Length of a completion, {unit}", ylabel="Completions, %")
 
@@ -113,9 +122,17 @@ def _draw_drift(axes: Axes, summary: Summary) -> None:
     }
     for label, (column, style) in lines.items():
         axes.plot(
-            steps["step"], steps[column], style.mark, color=style.colour, ms=3.5,
-            ls="-", lw=0.9, mec=ink(0), mew=0.4, label=label,
-        )  # fmt: skip
+            steps["step"],
+            steps[column],
+            style.mark,
+            color=style.colour,
+            ms=3.5,
+            ls="-",
+            lw=0.9,
+            mec=ink(0),
+            mew=0.4,
+            label=label,
+        )
     axes.set(xlabel="Training step", ylabel="")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(bottom=min(0.0, steps["mean_reward"].min()))

@@ -6,7 +6,7 @@ from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import shorten
 from mse_lab.formatting import (
     LEAST_TIMES,
-    UNTOLD,
+    NOT_KNOWN,
     number,
     percent,
     share,
@@ -14,11 +14,9 @@ from mse_lab.formatting import (
 )
 from mse_lab.logs.summary import Summary
 from mse_lab.logs.verdicts import verdict_lines
+from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.report.rendering import Part, as_markdown, as_text
 from mse_lab.report.run_screen import say_mismatch
-
-# The first look of `advise`: prompts, and completions of each.
-FIRST_PROMPTS, FIRST_COMPLETIONS = 32, 12
 
 # Characters of a reward function's name in the table.
 NAME_WIDTH = 28
@@ -70,7 +68,7 @@ def rollouts_headline(summary: Summary) -> str:
     # Of these groups it is a count, also where nothing is known of others.
     counted, known = share(summary.zero_variance.value), percent(summary.zero_variance)
     return (
-        f"{counted if known == UNTOLD else known} of the groups have zero variance: "
+        f"{counted if known == NOT_KNOWN else known} of the groups have zero variance: "
         f"{share(summary.all_wrong.value)} all {worst}, "
         f"{share(summary.all_right.value)} all {best}. They took {wasted:,} of "
         f"{total:,} completions, and give no gradient."

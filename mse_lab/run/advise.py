@@ -19,7 +19,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import Question, Stopped, decide
+from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, Question, Stopped, decide
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
@@ -41,9 +41,6 @@ LARGEST_BLOCK = sum(MOST_SCORED)
 
 # Completions that are shown where all rewards are equal.
 SHOWN_COMPLETIONS = 3
-
-# Prompts that an answer needs, and prompts of them whose rewards differ.
-LEAST_PROMPTS, LEAST_SIGNALS = 3, 2
 
 
 class SamplingEnd(NamedTuple):

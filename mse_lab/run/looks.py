@@ -16,12 +16,12 @@ from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
+from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.probe.streams import stream
 from mse_lab.results.shards import Item
 from mse_lab.run.loop import Batch
 
-# Prompts of the first look, and completions of each; and prompts of the second one.
-FIRST_PROMPTS, FIRST_COMPLETIONS = 32, 12
+# Prompts of the second look.
 SECOND_PROMPTS = 48
 
 # Completions of each prompt from the second look on. With fewer the kernels are noisy and

@@ -15,6 +15,7 @@ import torch
 from pydantic import ByteSize, TypeAdapter
 
 from mse_lab.errors import InputError
+from mse_lab.formatting import byte_size
 from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
 from mse_lab.run.footprint import Footprint, measure_footprint
@@ -242,8 +243,8 @@ def plan_memory(
         fixed = footprint.weights + 3 * footprint.gradient
         raise InputError(
             f"model.memory = {wanted}: too little; the weights and three vectors of their "
-            f"gradients take {fixed / 1e9:.2g} GB, one completion "
-            f"{footprint.kept / 1e9:.2g} GB; raise it"
+            f"gradients take {byte_size(fixed)}, one completion "
+            f"{byte_size(footprint.kept)}; raise it"
         )
     return memory
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
+from mse_lab.formatting import duration, number, share
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
 
 # Without a terminal a line is printed at every quarter and each minute.
@@ -43,7 +44,7 @@ class Tally(NamedTuple):
         if not self.done:
             return ""
         reward, truncated = self.reward / self.done, self.truncated / self.done
-        return f"mean reward {reward:.2f}, {truncated:.0%} cut"
+        return f"mean reward {number(reward, 2)}, {share(truncated)} cut"
 
 
 def add_up(tallies: Iterable[Tally]) -> Tally:
@@ -140,5 +141,5 @@ class Progress:
     def say(self, prompts: int, drawn: int, words: str) -> None:
         """Show what so many prompts and completions tell."""
         seconds = time.monotonic() - self._began
-        drawn_so = f"{prompts} prompts, {drawn:,} completions, {seconds:.0f} s"
+        drawn_so = f"{prompts} prompts, {drawn:,} completions, {duration(round(seconds))}"
         self.tell(lambda: [f"{drawn_so}: {words}"])

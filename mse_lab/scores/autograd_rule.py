@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from mse_lab.formatting import byte_size
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
 from mse_lab.scores.module_hooks import Call, NoExactScore, is_out_of_memory, tensors_in
 
@@ -178,7 +179,7 @@ def too_large_for(rows: int, parameters: Iterable[Tensor]) -> str:
     total = rows * sum(parameter.nbytes for parameter in parameters)
     if total <= HELD_BYTES:
         return ""
-    return f"{total / 2**30:.1f} GiB of completions' gradients, unfactored"
+    return f"{byte_size(total)} of completions' gradients, unfactored"
 
 
 def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:

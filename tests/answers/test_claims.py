@@ -55,10 +55,10 @@ def spare_garbage(monkeypatch):
         (EQUAL_TEST, 1.2, 0.01, "fails", "refuted"),
         (SMALLER, 0.9, 0.01, "holds", "below 1"),
         (SMALLER, 0.9, 0.2, "undecided", "not known to be below 1"),
-        (SMALLER, 1.02, 0.001, "undecided", "of a size that nobody feels"),
+        (SMALLER, 1.02, 0.001, "undecided", "of a negligible size"),
         (SMALLER, 1.1, 0.01, "fails", "refuted"),
         (NOT_LARGER, 1.0, 0.001, "holds", "below 1.05"),
-        (NOT_LARGER, 1.02, 0.001, "holds", "of a size that nobody feels"),
+        (NOT_LARGER, 1.02, 0.001, "holds", "of a negligible size"),
         (NOT_LARGER, 1.1, 0.1, "undecided", "not known to be below 1.05"),
         (NOT_LARGER, 1.1, 0.01, "fails", "refuted"),
         # Not above its noise: no logarithm.
@@ -66,7 +66,7 @@ def spare_garbage(monkeypatch):
         (equal(1.5), -1.0, 0.2, "fails", "a/b -1.00 (-1.39 to -0.61), refuted"),
     ],
 )
-def test_a_verdict_is_the_interval_s_but_a_failure_must_be_shown_and_felt(
+def test_a_verdict_is_the_interval_s_but_a_failure_must_be_shown_and_not_negligible(
     test, value, error, verdict, words
 ):
     [claim] = judge([Case(about(test), (number(value, error),))], ("run",), LEVEL)

@@ -9,7 +9,7 @@ from mse_lab.answers.measured_run import read_run
 from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.answers.statements import ON_AVERAGE, ORDER
 from mse_lab.formatting import with_interval
-from mse_lab.report.claims_report import OUTSIDE, SHORT_WIDTH, claims_screen, write_claims
+from mse_lab.report.claims_report import OUTSIDE, claims_screen, write_claims
 from written_runs import write_run
 
 
@@ -56,8 +56,9 @@ def test_one_run_on_one_screen():
     assert len(lines) == len(whole) + 2
     [line] = [line for line in lines if "score norm" in line]
     [claim] = [claim for claim in whole if claim.about == ON_AVERAGE]
-    assert line.startswith(f"FAILS      Ass. 2   {ON_AVERAGE.short}: r -")
-    assert line.endswith(with_interval(claim.number.estimate))
+    assert line.startswith(f"FAILS      Ass. 2    {ON_AVERAGE.short}: r -")
+    shown = f"{ON_AVERAGE.short}: r {with_interval(claim.number.estimate)}"
+    assert shown in " ".join(claims_screen(claims).split())
 
 
 def test_what_is_undecided_says_why_over_several_lines():
@@ -71,9 +72,9 @@ def test_what_is_undecided_says_why_over_several_lines():
 def test_several_runs_side_by_side():
     claims, lines = screen("quiet", "fair")
     assert lines[0].startswith("quiet-1, fair-1: ")
-    assert lines[1].split() == ["quiet-1", "fair-1"]
+    assert [line.split() for line in lines].count(["quiet-1", "fair-1"]) == 2
     [line] = [line for line in lines if ON_AVERAGE.short in line]
     assert line.split()[-2:] == ["FAILS", "holds"]
     assert sum(f"{ORDER.short} (quiet-1, fair-1)" in line for line in lines) == 1
     for claim in claims:
-        assert 0 < len(claim.about.short) <= SHORT_WIDTH, claim.statement
+        assert 0 < len(claim.about.short) <= 34, claim.statement

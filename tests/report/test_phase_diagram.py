@@ -12,7 +12,7 @@ from mse_lab.answers.measured_run import read_run
 from mse_lab.commands.command_line import ROOT
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regime import aggregate_place, oracle_gain
-from mse_lab.report.phase_diagram import MEETING_SIZES, compose_phase, read_dots
+from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase, read_dots
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 from simulated import with_rewards
@@ -98,7 +98,7 @@ def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_pat
     [binary] = read_dots([folder])
     assert (dots.binary, binary.binary) == (False, True)
     assert len(drawn_lines(compose_phase([dots]))) == 2
-    assert len(drawn_lines(compose_phase([binary]))) == 2 + len(MEETING_SIZES)
+    assert len(drawn_lines(compose_phase([binary]))) == 2 + len(CROSSED_SIZES)
     np.testing.assert_array_equal(dots.baselines[:, 0], dots.moments.best_baseline)
 
 

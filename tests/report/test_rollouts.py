@@ -7,14 +7,11 @@ from log_makers import draw_groups, groups_of, summarise
 from mse_lab.formatting import number
 from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
 from mse_lab.report.rollouts_report import (
-    FIRST_COMPLETIONS,
-    FIRST_PROMPTS,
     rollouts_headline,
     rollouts_markdown,
     rollouts_parts,
     rollouts_text,
 )
-from mse_lab.run import looks
 
 
 def said(summary):
@@ -104,11 +101,6 @@ def test_what_is_said(tmp_path, name):
         assert words in said(summary)
     for words in unsaid:
         assert words not in said(summary)
-
-
-def test_the_first_look_is_that_of_advise():
-    first = (looks.FIRST_PROMPTS, looks.FIRST_COMPLETIONS)
-    assert first == (FIRST_PROMPTS, FIRST_COMPLETIONS)
 
 
 def test_groups_with_a_gradient_at_other_sizes(tmp_path):
