@@ -100,7 +100,8 @@ def step_size_ratio(
     errors = [aim.noise / completions for aim, completions in (old, new)]
     signals = [aim.signal for aim, _ in (old, new)]
     limit = table.estimate_positive(lambda _, one: one, level, divide(*errors))
-    low, high = min(limit.low, 1.0), max(limit.high, 1.0)
+    # An error that is not above its noise may be estimated below zero, a ratio with it.
+    low, high = min(max(limit.low, 0.0), 1.0), max(limit.high, 1.0)
     second = [
         error + raise_to_zero(signal) for error, signal in zip(errors, signals, strict=True)
     ]

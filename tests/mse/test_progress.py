@@ -91,6 +91,15 @@ def test_the_step_size_follows_one_plus_the_error():
     assert adam.value == pytest.approx(math.sqrt(2 / 3))
 
 
+def test_a_step_size_ratio_is_not_below_zero():
+    """As of few prompts, whose error may be estimated so: its root would be no number."""
+    known = table(gradient2=-0.1)
+    aim = grpo(known, 4)
+    below = aim._replace(noise=-aim.noise)
+    found = step_size_ratio(known, (below, 8), (aim, 8), LEVEL, adam=True)
+    assert found == Estimate(0.0, 0.0, 1.0)
+
+
 @pytest.mark.parametrize("completions", [1, 64, 1024, 10**6])
 def test_the_ratio_of_steps_lies_between_one_and_that_of_completions(completions):
     known = table()

@@ -200,14 +200,12 @@ def reward(completions, answer, **columns):
 
 
 def test_json_is_all_that_stands_on_standard_output(tmp_path, write_probe):
+    """What a reward prints, or a process that it starts, goes to the screen."""
     (tmp_path / "prints.py").write_text(PRINTS)
-    words = ["run", write_probe(reward="prints:reward"), "--out", tmp_path / "out"]
     start = "from mse_lab.commands.cli import start; start()"
-    command = [sys.executable, "-c", start, *map(str, words)]
+    words = ["advise", str(write_probe(reward="prints:reward")), "--json", "--budget=180"]
+    command = [sys.executable, "-c", start, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "checking" not in done.stdout
-    command = [sys.executable, "-c", start, "advise", "out/small", "--json"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
     assert isinstance(json.loads(done.stdout), dict)
+    assert "checking" in done.stderr
+    assert "a child" in done.stderr

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def fifty(tmp_path, write_probe):
-    """A probe of 50 prompts, two more than the second look takes."""
+    """A probe of 50 prompts, no two alike, two more than the second look takes."""
     digits = [[1 + at // place % 3 for place in (1, 3, 9, 27)] for at in range(50)]
     rows = [
         {"id": f"p{at}", "problem": " ".join(map(str, each)), "answer": each[0]}
