@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mse_lab.mse.bounds import LOOKS, UNSEEN, _Seen, bound_ratios, rarest_seen
+from mse_lab.mse.bounds import LOOKS, UNSEEN, _Seen, bound_ratios, heaviest, rarest_seen
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import COMPARED_SIZES, Question, find_ratios, price_sizes, rule
@@ -51,6 +51,16 @@ def test_half_of_a_set_is_half_of_the_way():
     assert (found < seen.ratio_bounds(factors_MK, 2.0)).sum() == 6
 
 
+def test_more_prompts_like_one_count_as_measured():
+    """12 of 24 and three more are 15 of 24."""
+    apart_PM = np.random.default_rng(0).normal(size=(12, 3))
+    seen = _Seen(np.ones(3), apart_PM - apart_PM.mean(0), (0, 0, 0), 0.5, np.eye(3))
+    found, whole = seen.with_more(3, 4), np.vstack([seen.apart_PM, [seen.apart_PM[4]] * 3])
+    assert found.share == 0.625
+    np.testing.assert_allclose(found.values_M, 1 + whole.mean(0))
+    np.testing.assert_allclose(found.apart_PM, whole - whole.mean(0))
+
+
 @pytest.mark.parametrize(("looks", "most", "least"), [(LOOKS, 0.065, 0), (1, 1, 0.12)])
 def test_eight_looks_together_are_false_as_seldom_as_one(looks, most, least):
     """In 5% of 2,000 runs; a test at its level at each look fails.
@@ -91,10 +101,9 @@ def test_bounds_are_where_a_ratio_is_so_many_errors_away(completions):
     values = np.array([one.value for one in found])
     parts = np.stack([one.groups["prompts"][0] + one.value for one in found], axis=-1)
     assert values[0] > 0
-    heaviest = parts[np.argmax(parts[:, 0])]
     # Not the one that carries most of c3.
-    assert np.argmax(parts[:, 0]) != np.argmax(parts[:, 2])
-    more = np.concatenate([parts, [heaviest] * UNSEEN])
+    assert heaviest(table) == np.argmax(parts[:, 0]) != np.argmax(parts[:, 2])
+    more = np.concatenate([parts, [parts[heaviest(table)]] * UNSEEN])
     sizes, degrees = (2, 4, 16), table.effective_prompts
     assert degrees < 59
 
