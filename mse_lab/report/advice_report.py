@@ -123,7 +123,7 @@ def _cannot_tell(advice: Advice) -> str:
     if advice.needed:
         prompts = float(f"{advice.needed:.2g}")
         text += f" To tell takes more than {prompts:,.0f} prompts."
-    elif advice.completions is not None:
+    elif advice.completions is not None and advice.prompts != advice.population:
         text += " The prompts at hand would hardly tell."
     return text + _of_whom(advice)
 

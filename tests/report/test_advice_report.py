@@ -85,6 +85,19 @@ def advice(known):
             "least 17%. The prompts at hand would hardly tell.",
         ),
         (
+            {
+                "verdict": "cannot tell",
+                "set_to": 8,
+                "at_most": 0.25,
+                "at_least": 0.0,
+                "completions": 960,
+                "prompts": 60,
+                "population": 60,
+            },
+            "Cannot tell whether num_generations = 8 is all right: a change could save at "
+            "most 20% of the completions for the same error.",
+        ),
+        (
             {"verdict": "cannot tell", "at_most": 0.25, "at_least": 0.0, "needed": 1843},
             "Cannot tell whether num_generations = 8 is all right: a change could save at "
             "most 20% of the completions for the same error. To tell takes more than "
