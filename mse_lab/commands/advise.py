@@ -151,8 +151,9 @@ def compare(arguments: Namespace) -> int:
 
 
 def _show_lines(arguments: Namespace, what: str, advices: dict[str, Advice | str]) -> None:
-    from mse_lab.report.advice_files import advice_list, screen_width
+    from mse_lab.report.advice_files import advice_list
     from mse_lab.report.advice_report import advice_lines
+    from mse_lab.report.rendering import screen_width
 
     show_status()
     if arguments.json:

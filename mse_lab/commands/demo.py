@@ -31,8 +31,9 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print the answer, and what to type next; write nothing."""
-    from mse_lab.report.advice_files import restore_advice, screen_width
+    from mse_lab.report.advice_files import restore_advice
     from mse_lab.report.advice_report import advice_text
+    from mse_lab.report.rendering import screen_width
 
     folder = ROOT / "results" / RUN
     print(advice_text(restore_advice(folder / "advice.json"), width=screen_width()))

@@ -64,8 +64,7 @@ def measure_probes(arguments: Namespace, processes: Processes) -> int:
 
 def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print how a run ended, and its answer; other commands find the run by `name`."""
-    from mse_lab.report.advice_files import screen_width
-    from mse_lab.report.rendering import Part, as_text
+    from mse_lab.report.rendering import Part, as_text, screen_width
     from mse_lab.report.run_screen import describe_completions, ratio_part
     from mse_lab.results.checks import none_failed, summary
     from mse_lab.results.finished_run import read_tables

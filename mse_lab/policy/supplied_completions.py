@@ -164,7 +164,7 @@ def _columns_of(rows: Rows) -> dict[str, str]:
     return {name: column for name, column in columns.items() if name in READ_NAMES}
 
 
-def _lines_of(rows: Rows) -> list[Line]:
+def lines_of(rows: Rows) -> list[Line]:
     """Read rows as lines."""
     records = read_records(rows, _columns_of(rows))
     if records.size != len(rows.numbers):
@@ -187,12 +187,6 @@ def _lines_of(rows: Rows) -> list[Line]:
     for line in lines:
         line.refuse_odd()
     return lines
-
-
-def parse_line(raw: bytes, where: str) -> Line:
-    """Parse a line; `where` is for messages."""
-    [line] = _lines_of(rows_of_lines(Path(where), [(1, raw)]))
-    return line
 
 
 def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:
@@ -268,7 +262,7 @@ class Supplied:
                 file.seek(offset)
                 found.append((number, file.readline()))
         unit = f"prompt {prompt_id}, {pool} completion"
-        return _lines_of(rows_of_lines(self.path, found, unit))
+        return lines_of(rows_of_lines(self.path, found, unit))
 
     def read(
         self, prompt_id: str, pool: str, policy: Policy, positions: int
@@ -354,7 +348,7 @@ def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
     form: frozenset[str] | None = None
     for piece in _pieces(path):
         rows = rows_of_lines(path, [(number, raw) for number, _, raw in piece])
-        for (_, offset, _), line in zip(piece, _lines_of(rows), strict=True):
+        for (_, offset, _), line in zip(piece, lines_of(rows), strict=True):
             form = line.form if form is None else form
             for name in sorted(form ^ line.form):
                 raise line.refusal(

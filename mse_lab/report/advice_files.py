@@ -9,12 +9,12 @@ from pydantic import TypeAdapter
 from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, UserSetting, ask, evidence_of_run
 from mse_lab.answers.measured_run import FinishedRun, read_run
-from mse_lab.console import COMMAND_PREFIX, columns
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, NoAnswer
-from mse_lab.formatting import WIDTH
 from mse_lab.mse.rule import TOLERANCE
 from mse_lab.probe.training import Setting, find_setting
 from mse_lab.report.advice_report import Advices, advice_headline, advice_text
+from mse_lab.report.rendering import screen_width
 from mse_lab.results.files import open_intact
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import RESTORE
@@ -92,11 +92,6 @@ def say_advice(advice: Advice, *, as_json: bool) -> str:
     if as_json:
         return json.dumps(json_values(advice), indent=2)
     return advice_text(advice, screen_width()).rstrip()
-
-
-def screen_width() -> int:
-    """Columns that a text may take: the terminal's, 100 at most; 80 where there is none."""
-    return min(columns() or WIDTH, 100)
 
 
 def advice_list(what: str, advices: Advices) -> str:

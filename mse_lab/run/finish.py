@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from mse_lab.mse.measurement import PromptMeasurement, stack
-from mse_lab.mse.pools import Pools
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
     INVARIANCE,
@@ -139,16 +138,6 @@ def describe_environment(
     }
 
 
-def _run_checks(
-    subject: Subject, pools: Pools, prompts: Sequence[PromptMeasurement]
-) -> list[Check]:
-    dtype, compared = subject.probe.model.dtype, [prompt.checks for prompt in prompts]
-    gaps = [prompt.law_gap for prompt in compared if not np.isnan(prompt.law_gap)]
-    checks = [check_drawn_law(gaps, dtype), check_mean_score(pools)]
-    invariance = check_scores(INVARIANCE, compared[0].invariance, dtype)
-    return [*checks, *subject.source.checks(prompts), invariance]
-
-
 def conclude(
     subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> tuple[Analysis, list[Check], list[str], Diagnostics]:
@@ -161,37 +150,26 @@ def conclude(
         [summary.truncated for summary in summaries],
     )
     result = analyse_run(subject.name, subject.probe, pools, described)
-    checks = _run_checks(subject, pools, prompts)
-    source = subject.source
+    source, dtype = subject.source.judge(prompts), subject.probe.model.dtype
+    gaps = [one.checks.law_gap for one in prompts if not np.isnan(one.checks.law_gap)]
+    checks = [
+        check_drawn_law(gaps, dtype),
+        check_mean_score(pools),
+        *source.checks,
+        check_scores(INVARIANCE, prompts[0].checks.invariance, dtype),
+    ]
     diagnostics = replace(
-        diagnose(pools, summaries, subject.policy.end_texts),
-        mismatch=source.mismatch(prompts),
+        diagnose(pools, summaries, subject.policy.end_texts), mismatch=source.mismatch
     )
     warnings = [
         *result.warnings,
-        *warn_of_completions(diagnostics, retokenised=source.tokenised),
+        *warn_of_completions(diagnostics, retokenised=subject.source.tokenised),
         *(warn_of_unmade(checks) if pools.has_cross_products else []),
         *warn_of_copies(subject.kinds),
         *subject.memory.warnings,
-        *source.warnings(prompts),
+        *source.warnings,
     ]
     return result, checks, warnings, diagnostics
-
-
-def _write_results(context: RunContext, prompts: Sequence[PromptMeasurement]) -> Outcome:
-    results = context.spec.results
-    results.mark_incomplete()
-    result, checks, warnings, diagnostics = conclude(context.subject, prompts)
-    lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
-    results.write("completions.jsonl", "".join(lines))
-    results.write("pools.npz", vars(result.pools))
-    results.write_tables(result)
-    results.write("diagnostics.json", asdict(diagnostics))
-    results.write_checks(checks, warnings)
-    wider = say_pools_for(result, context.spec.probe)
-    return Outcome(
-        checks, warnings, finished_before=False, diagnostics=diagnostics, wider=wider
-    )
 
 
 def _describe(
@@ -235,7 +213,20 @@ def finish(
     `devices` has the device of each process, `peak_memory` the bytes of the largest one.
     """
     results = context.spec.results
+    results.mark_incomplete()
+    result, checks, warnings, diagnostics = conclude(context.subject, prompts)
     results.write("environment.json", _describe(context, prompts, devices, peak_memory))
-    outcome = _write_results(context, prompts)
+    lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
+    results.write("completions.jsonl", "".join(lines))
+    results.write("pools.npz", vars(result.pools))
+    results.write_tables(result)
+    results.write("diagnostics.json", asdict(diagnostics))
+    results.write_checks(checks, warnings)
     results.drop_shards()
-    return outcome
+    return Outcome(
+        checks,
+        warnings,
+        finished_before=False,
+        diagnostics=diagnostics,
+        wider=say_pools_for(result, context.spec.probe),
+    )

@@ -30,8 +30,7 @@ from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.results.shards import Item, Shards
 from mse_lab.run.loop import Measured
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
-from mse_lab.run.subject import Inputs, Subject, make_subject
-from mse_lab.run.supplied import find_source
+from mse_lab.run.subject import Drawn, Inputs, Subject, make_subject
 
 # Keys of a probe on which no draw and no score depends.
 NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}
@@ -83,6 +82,15 @@ def identify_prompts(prompts: Sequence[Prompt]) -> dict[str, str]:
     # Rows given in memory may hold any objects.
     text = json.dumps(rows, default=str)
     return {"set of prompts": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def find_source(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Drawn:
+    """Give the source of a probe's completions: the policy, or a file that it names."""
+    if probe.completions is None:
+        return Drawn()
+    from mse_lab.run.supplied import FromFile
+
+    return FromFile(probe, prompts, root)
 
 
 def prepare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy import float32
@@ -31,6 +32,15 @@ from mse_lab.scores.reference import Gradient
 def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
     """Give the largest absolute difference of log-probabilities, in nats per token."""
     return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
+
+
+class SourceFindings(NamedTuple):
+    """What is found of completions that come from elsewhere."""
+
+    checks: Sequence[Check] = ()  # The built-in checks that only these need.
+    warnings: Sequence[str] = ()  # What a reader should know about them, a sentence each.
+    # How far an engine that drew them is from the policy, where one did.
+    mismatch: Mismatch | None = None
 
 
 class Drawn:
@@ -73,17 +83,9 @@ class Drawn:
         gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.scored_lengths_N)
         return PromptChecks(law_gap=gap)
 
-    def checks(self, prompts: Sequence[PromptMeasurement]) -> list[Check]:
-        """Make the built-in checks that only completions of elsewhere need."""
-        return []
-
-    def warnings(self, prompts: Sequence[PromptMeasurement]) -> list[str]:
-        """Say what a reader of the results should know about them, a sentence each."""
-        return []
-
-    def mismatch(self, prompts: Sequence[PromptMeasurement]) -> Mismatch | None:
-        """Say how far an engine that drew them is from the policy, where one did."""
-        return None
+    def judge(self, prompts: Sequence[PromptMeasurement]) -> SourceFindings:
+        """Say what is found of them, once all prompts are measured."""
+        return SourceFindings()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,19 +18,21 @@ from mse_lab.policy.alternative_samplers import describe_mismatch, log_likelihoo
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.supplied_completions import POOLS, Supplied, find_completions
+from mse_lab.policy.supplied_completions import POOLS, find_completions
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
-from mse_lab.results.checks import Check, check_alternative_samplers
+from mse_lab.results.checks import check_alternative_samplers
 from mse_lab.run.memory import attempt
-from mse_lab.run.subject import Drawn, Subject, law_gap
+from mse_lab.run.subject import Drawn, SourceFindings, Subject, law_gap
 
 
 class FromFile(Drawn):
     """Completions that a file supplies."""
 
-    def __init__(self, supplied: Supplied) -> None:
-        self._supplied, self.digest = supplied, supplied.digest
+    def __init__(self, probe: Probe, prompts: Sequence[Prompt], root: Path) -> None:
+        """Index the file that a probe names."""
+        self._supplied = supplied = find_completions(probe, prompts, root)
+        self.digest = supplied.digest
         self.tokenised = "token_ids" not in supplied.form
 
     def validate(self, policy: Policy, probe: Probe) -> None:
@@ -103,17 +105,15 @@ class FromFile(Drawn):
         ratios_NT = policy_NT.double().cpu().numpy() - engine_NT[:, :longest]
         return np.where(drawn.scored_NT(longest), ratios_NT, 0.0)
 
-    def checks(self, prompts: Sequence[PromptMeasurement]) -> list[Check]:
-        """Test whether other samplers explain them better."""
-        return [check_alternative_samplers(_alternatives_of(prompts))]
+    def judge(self, prompts: Sequence[PromptMeasurement]) -> SourceFindings:
+        """Test whether other samplers explain them better; say what the file lacks."""
+        log_ratios_PR = np.stack([one.checks.alternative_ratios_R for one in prompts])
+        check = check_alternative_samplers(log_ratios_PR)
+        other = [] if check.ok else [describe_mismatch(log_ratios_PR)]
+        warnings = [*self._supplied.warnings(), *other]
+        return SourceFindings([check], warnings, self._mismatch(prompts))
 
-    def warnings(self, prompts: Sequence[PromptMeasurement]) -> list[str]:
-        """Say what the file lacks, and which sampler explains it better."""
-        [check] = self.checks(prompts)
-        other = [] if check.ok else [describe_mismatch(_alternatives_of(prompts))]
-        return self._supplied.warnings() + other
-
-    def mismatch(self, prompts: Sequence[PromptMeasurement]) -> Mismatch | None:
+    def _mismatch(self, prompts: Sequence[PromptMeasurement]) -> Mismatch | None:
         """Sum up what the engine's log-probabilities say."""
         log_ratios, divergences = (
             np.concatenate([getattr(prompt.checks, name) for prompt in prompts])
@@ -126,14 +126,3 @@ class FromFile(Drawn):
             for prompt in prompts
         )
         return measure_mismatch(log_ratios, divergences, tokens)
-
-
-def _alternatives_of(prompts: Sequence[PromptMeasurement]) -> Floats:
-    return np.stack([prompt.checks.alternative_ratios_R for prompt in prompts])
-
-
-def find_source(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Drawn:
-    """Give the source of a probe's completions; index their file, if it names one."""
-    if probe.completions is None:
-        return Drawn()
-    return FromFile(find_completions(probe, prompts, root))

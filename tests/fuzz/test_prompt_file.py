@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 from fuzzing import CASES, answer_or_one_line
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError
-from mse_lab.policy.supplied_completions import parse_line
+from mse_lab.policy.supplied_completions import lines_of
 from mse_lab.probe.plain_text import parse_json
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import exact, gsm8k, integer
+from mse_lab.probe.rows import rows_of_lines
 from mse_lab.probe.schema import Prompts
 
 GOOD = '{"id": "p1", "problem": "1 + 1", "answer": 2, "category": "sums"}'
@@ -100,8 +102,9 @@ def test_any_bytes(tmp_path, content):
 @CASES
 def test_any_supplied_line(changes):
     line = json_object([("prompt", '"a"'), ("tokens", "[1]"), *changes])
-    found = answer_or_one_line(parse_line, line, "line 1")
+    found = answer_or_one_line(lambda: lines_of(rows_of_lines(Path("line"), [(1, line)])))
     if found is not None:
+        [found] = found
         assert found.token_ids is not None or found.completion is not None
         log_prob = answer_or_one_line(found.read_log_prob, 1)
         assert log_prob is None or not np.isinf(log_prob)

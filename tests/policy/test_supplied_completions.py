@@ -21,17 +21,23 @@ from mse_lab.policy import supplied_completions
 from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.supplied_completions import find_completions, parse_line
+from mse_lab.policy.supplied_completions import find_completions, lines_of
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer
+from mse_lab.probe.rows import rows_of_lines
 from mse_lab.probe.streams import uniforms
 from results.test_checks import top_p
 from stopped_policies import stopped_policy
 
 
+def parse_line(raw):
+    [line] = lines_of(rows_of_lines(Path("here"), [(1, raw)]))
+    return line
+
+
 def line_of(**keys):
-    return parse_line(json.dumps({"prompt": "a", **keys}).encode(), "here")
+    return parse_line(json.dumps({"prompt": "a", **keys}).encode())
 
 
 def read(policy=None, **keys):
@@ -98,7 +104,7 @@ def test_a_line_that_the_policy_cannot_have_drawn(case):
 @pytest.mark.parametrize("raw", [b"{", b"[1]", b'{"tokens": [1]}'], ids=str)
 def test_what_is_no_line(raw):
     with pytest.raises(InputError, match=r"here, line 1: (not|prompt is missing)"):
-        parse_line(raw, "here")
+        parse_line(raw)
 
 
 @pytest.mark.parametrize("given", [None, "one", float("nan"), 1e300, 10**400], ids=shown)
