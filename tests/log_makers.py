@@ -55,7 +55,7 @@ def counted(frame, *keys, reward="reward"):
     }
 
 
-def told(summary):
+def numbers_of(summary):
     """What a summary says of the same."""
     found = summary.as_dict()
     share = found["zero_variance"]

@@ -64,8 +64,11 @@ def change(prompt, **changes):
     parts = {}
     for part in fields(prompt):
         old = getattr(prompt, part.name)
-        own = {field.name: changes.pop(field.name) for field in fields(old)
-               if field.name in changes}  # fmt: skip
+        own = {
+            field.name: changes.pop(field.name)
+            for field in fields(old)
+            if field.name in changes
+        }
         parts[part.name] = replace(old, **own)
     assert not changes, changes
     return PromptMeasurement(**parts)

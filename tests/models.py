@@ -9,10 +9,17 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mse_lab.policy.policy import Policy
 
-SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
-         "num_attention_heads": 4, "num_key_value_heads": 2,
-         "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": None,
-         "eos_token_id": 1}  # fmt: skip
+SIZES = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+}
 
 
 def randomise(model, seed=0, scale=0.4):
@@ -24,21 +31,45 @@ def randomise(model, seed=0, scale=0.4):
         parameter.data = (centre + scale * noise).to(parameter.dtype)
 
 
-GPT2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 64, "bos_token_id": None,
-        "eos_token_id": 1}  # fmt: skip
-OPT = {"hidden_size": 16, "word_embed_proj_dim": 16, "ffn_dim": 24, "num_hidden_layers": 2,
-       "num_attention_heads": 4, "max_position_embeddings": 64, "pad_token_id": 0,
-       "bos_token_id": None, "eos_token_id": 1}  # fmt: skip
+GPT2 = {
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 64,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+}
+OPT = {
+    "hidden_size": 16,
+    "word_embed_proj_dim": 16,
+    "ffn_dim": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": 1,
+}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 6}
 LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 # Windows shorter than the tests' prompts, and a layer that sees everything.
 WINDOWS = {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]}
-LINEAR = {"layer_types": ["linear_attention", "full_attention"],
-          "linear_num_value_heads": 4, "linear_num_key_heads": 2,
-          "linear_key_head_dim": 4, "linear_value_head_dim": 4}  # fmt: skip
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 4,
+    "linear_value_head_dim": 4,
+}
 # Latent attention: keys and values from a few numbers a token.
-LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4,
-          "qk_rope_head_dim": 4, "v_head_dim": 4, "num_key_value_heads": 4}  # fmt: skip
+LATENT = {
+    "q_lora_rank": 8,
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 4,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 4,
+    "num_key_value_heads": 4,
+}
 
 MAMBA = {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
 
@@ -123,8 +154,14 @@ def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> P
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="<end>"
     ).save_pretrained(folder)
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2,
-             "num_key_value_heads": 1, "eos_token_id": 0, "pad_token_id": None}  # fmt: skip
+    sizes = {
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "eos_token_id": 0,
+        "pad_token_id": None,
+    }
     model = random_model(architecture, vocabulary=4, **(sizes | options))
     randomise(model, seed)
     model.save_pretrained(folder)
@@ -155,13 +192,19 @@ def write_numbers(folder, name, vocabulary, hidden, inner, layers, heads):
         return checkpoint
     model = transformers.Qwen2ForCausalLM(
         transformers.Qwen2Config(
-            vocab_size=vocabulary, hidden_size=hidden, intermediate_size=inner,
-            num_hidden_layers=layers, num_attention_heads=heads,
-            num_key_value_heads=heads // 2, max_position_embeddings=2048,
-            tie_word_embeddings=True, bos_token_id=None, eos_token_id=None,
+            vocab_size=vocabulary,
+            hidden_size=hidden,
+            intermediate_size=inner,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=heads // 2,
+            max_position_embeddings=2048,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=None,
             pad_token_id=None,
         )
-    )  # fmt: skip
+    )
     generator = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         if parameter.dim() > 1:

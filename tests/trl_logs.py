@@ -27,9 +27,16 @@ def plain_problems(count):
 
 
 def train_with_logs(
-    folder, *, prompts, steps, group_size=8, with_ids=False, functions=1, evaluated=None,
+    folder,
+    *,
+    prompts,
+    steps,
+    group_size=8,
+    with_ids=False,
+    functions=1,
+    evaluated=None,
     **settings,
-):  # fmt: skip
+):
     """Train tiny/base by TRL; its completions lie in `folder/completions` as parquet."""
     from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig

@@ -39,7 +39,7 @@ BASES = {s.NEAR_AT_8: "oracle", s.NEAR_FROM_32: "oracle", s.LARGE_GROUPS: "vanil
 
 
 @dataclass(frozen=True)
-class Told:
+class Answer:
     """A printed number: its name, its interval, and the truth; of one kind of number."""
 
     kind: str
@@ -181,7 +181,7 @@ class Truth:
         return float((value**size + (1 - value) ** size).mean())
 
 
-def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
+def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Answer]:
     """MSE, law, ratios to the oracle's and scale-free MSE of a run's prompts; their rho."""
     exact = {
         key: truth.decomposed(find_estimator(key.estimator), key.group_size)
@@ -204,52 +204,54 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Told]:
             found = Estimate(*ends)
             same = kind.endswith("ratio") and row.estimator == "oracle"
             if not same:
-                yield Told(kind, at, found, float(number))
+                yield Answer(kind, at, found, float(number))
     for row, true in zip(result.norm_ratios, truth.prompts_rho, strict=True):
-        yield Told("rho of a prompt", "", Estimate(*row), float(true))
+        yield Answer("rho of a prompt", "", Estimate(*row), float(true))
 
 
-def of_advice(advice: Advice, truth: Truth) -> Iterator[Told]:
+def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
     """Everything that `advise` prints with an interval."""
     constants, used = truth.constants, advice.setting.group_size
     _, loss, *_ = advice.prices[0]
     base = truth.aim(loss, used)
     for name in ("c1", "c2", "c3"):
-        yield Told(name, "", getattr(advice, name), getattr(constants, name).item())
+        yield Answer(name, "", getattr(advice, name), getattr(constants, name).item())
     for name in ("vanilla", "batch_mean", "best_constant"):
-        told = getattr(advice, name)
-        yield Told("constant baselines", name, told, getattr(constants, name).item())
+        said = getattr(advice, name)
+        yield Answer("constant baselines", name, said, getattr(constants, name).item())
     gradient2 = constants.gradient2.item()
-    yield Told("||g||^2", "", advice.gradient2, gradient2)
+    yield Answer("||g||^2", "", advice.gradient2, gradient2)
     scale = math.nan if base is None else (base.noise / base.signal).item()
-    yield Told("noise scale", "", advice.noise_scale, scale)
+    yield Answer("noise scale", "", advice.noise_scale, scale)
     for row in advice.progress:
         if row.group_size == used and base is not None:
             share = row.completions_per_step * gradient2
             share /= base.cost(row.completions_per_step).item()
             at = f"at N = {row.completions_per_step}"
-            yield Told("progress", at, row.progress, share)
+            yield Answer("progress", at, row.progress, share)
     size = 1 + math.sqrt(constants.c3.item() / constants.c1.item())
-    yield Told("G*", "", advice.best, size)
+    yield Answer("G*", "", advice.best, size)
     gain = constants.vanilla.item() - constants.c2.item()
     beats = math.floor(1 + constants.c3.item() / gain) + 1 if gain > 0 else math.inf
-    yield Told("beats vanilla from", "", advice.beats_vanilla_from, beats)
+    yield Answer("beats vanilla from", "", advice.beats_vanilla_from, beats)
     if advice.zero_variance and truth.binary:
         share = truth.zero_variance(used)
-        yield Told("zero-variance groups", f"at {used}", advice.zero_variance, share)
+        yield Answer("zero-variance groups", f"at {used}", advice.zero_variance, share)
     for one in advice.prices[1:]:
         true = truth.price(one.estimator, one.group_size, advice)
-        yield Told("price", one.estimator, one.cost, true)
-    yield Told("b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline)
-    yield Told("rho of the run", "", advice.regime.rho, truth.rho)
+        yield Answer("price", one.estimator, one.cost, true)
+    yield Answer(
+        "b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline
+    )
+    yield Answer("rho of the run", "", advice.regime.rho, truth.rho)
 
 
-def of_side(regime: Regime, truth: Truth) -> Told:
+def of_side(regime: Regime, truth: Truth) -> Answer:
     """The side of the line: false where another is told, or on the line any."""
     on_line = abs(truth.above) < 1e-3
     right = "undecided" if on_line else ("above" if truth.above > 0 else "below")
     false = regime.side not in (right, "undecided")
-    return Told("regime's side", "", HOLDS, 0.0 if false else 1.0)
+    return Answer("regime's side", "", HOLDS, 0.0 if false else 1.0)
 
 
 def _stated(claim, own: Truth, whole: Truth) -> float:
@@ -276,7 +278,7 @@ def _stated(claim, own: Truth, whole: Truth) -> float:
     return float(grpo / base)
 
 
-def of_claims(result, own: Truth, whole: Truth) -> Iterator[Told]:
+def of_claims(result, own: Truth, whole: Truth) -> Iterator[Answer]:
     """Numbers and verdicts: a statement that is true holds where it is not said to fail."""
     for claim in judge_run(result):
         size = claim.group_size
@@ -284,7 +286,7 @@ def of_claims(result, own: Truth, whole: Truth) -> Iterator[Told]:
         # Of the whole the worst size speaks, whose interval covers less by choice.
         if size is not None or claim.about not in (s.LAW, s.RANDOM_PROMPTS):
             stated = _stated(claim, own, whole)
-            yield Told("numbers of claims", at, claim.number.estimate, stated)
+            yield Answer("numbers of claims", at, claim.number.estimate, stated)
         if is_true(claim.about, own.moments, size):
             fails = claim.verdict in ("fails", "outside its assumptions")
-            yield Told("true statements", claim.statement, HOLDS, 0.0 if fails else 1.0)
+            yield Answer("true statements", claim.statement, HOLDS, 0.0 if fails else 1.0)

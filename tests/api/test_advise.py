@@ -8,8 +8,10 @@ import transformers
 import mse_lab
 from mse_lab.errors import InputError
 
-ROWS = [{"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}", "answer": at % 3 + 1}
-        for at in range(6)]  # fmt: skip
+ROWS = [
+    {"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}", "answer": at % 3 + 1}
+    for at in range(6)
+]
 SETTINGS = {"sampling": {"max_new_tokens": 2}, "budget": 144, "progress": False}
 
 

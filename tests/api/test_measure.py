@@ -13,8 +13,20 @@ from mse_lab.api.measure import in_memory_inputs
 from mse_lab.errors import InputError
 
 SIZES = [4, 8, 16]
-FIRST = ["probe", "estimator", "group_size", "replicates", "mse", "mse_low", "mse_high",
-         "mse_plain", "law", "law_low", "law_high", "relative_mse"]  # fmt: skip
+FIRST = [
+    "probe",
+    "estimator",
+    "group_size",
+    "replicates",
+    "mse",
+    "mse_low",
+    "mse_high",
+    "mse_plain",
+    "law",
+    "law_low",
+    "law_high",
+    "relative_mse",
+]
 CLAIMS = {"statement", "group_size", "value", "low", "high", "verdict"}
 
 
@@ -83,8 +95,18 @@ def test_two_runs_of_one_name_share_nothing_by_chance(arrays):
 def test_no_seed_is_not_taken_for_the_default():
     """A section that is None is left out; the probe refuses a seed of None."""
     inputs = in_memory_inputs(
-        "measure", None, None, [], "integer", None, None,
-        template="none", chat=False, seed=None, sampling=None, population="like-these",
-    )  # fmt: skip
+        "measure",
+        None,
+        None,
+        [],
+        "integer",
+        None,
+        None,
+        template="none",
+        chat=False,
+        seed=None,
+        sampling=None,
+        population="like-these",
+    )
     assert inputs.settings["seed"] is None
     assert "sampling" not in inputs.settings

@@ -88,11 +88,11 @@ def test_what_is_no_whole_number_is_refused(arrays, sizes):
 
 
 def test_every_column_is_named_in_the_docstrings(result):
-    told = " ".join(
+    said = " ".join(
         getattr(type(result), name).__doc__ for name in ("mse", "prompts", "claims")
     )
     tables = (result.mse, result.prompts, result.claims())
     for name in (name for table in tables for name in table.columns):
         stem = name.removesuffix("_low").removesuffix("_high")
         known = ("estimator", "group size", "low", "high")
-        assert f"`{stem}`" in told or stem.replace("_", " ") in known, name
+        assert f"`{stem}`" in said or stem.replace("_", " ") in known, name

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import FIXED, POPULATIONS
 from simulated import analysed
-from truths import Told, Truth, of_advice, of_claims, of_fixed_prompts, of_side
+from truths import Answer, Truth, of_advice, of_claims, of_fixed_prompts, of_side
 
 OUT = Path(__file__).resolve().parents[2] / "results/coverage"
 FILES = {"closed-form": "table.csv", "bootstrap": "bootstrap.csv"}
@@ -45,7 +45,9 @@ SOURCES = POPULATIONS | {f"fixed: {name}": one for name, one in FIXED.items()}
 Counts = Counter[tuple[str, ...]]
 
 
-def told_by(name: str, seed: int, method: str = "closed-form") -> tuple[list[Told], bool]:
+def answers_by(
+    name: str, seed: int, method: str = "closed-form"
+) -> tuple[list[Answer], bool]:
     """List every number and verdict of a run, and whether it was warned of."""
     source = SOURCES[name]
     prompts, pools = source.draw(np.random.default_rng([seed, *map(ord, name)]))
@@ -68,9 +70,9 @@ def told_by(name: str, seed: int, method: str = "closed-form") -> tuple[list[Tol
     return found, bool(result.warnings)
 
 
-def count(name: str, told: Iterable[Told], warned: bool, counts: Counts) -> None:
+def count(name: str, answers: Iterable[Answer], warned: bool, counts: Counts) -> None:
     """Add a run's numbers to the counts."""
-    for one in told:
+    for one in answers:
         if one.known:
             held = one.covers
             below = not held and one.truth > one.found.high
@@ -90,7 +92,7 @@ def measure(name: str, runs: int, method: str) -> pd.DataFrame:
     gc.freeze()  # statsmodels collects garbage with every correction of p-values
     counts: Counts = Counter()
     for seed in range(runs):
-        count(name, *told_by(name, seed, method), counts)
+        count(name, *answers_by(name, seed, method), counts)
     return tabulate(counts)
 
 

@@ -54,7 +54,7 @@ SIZES = Question().compared
 KEYS = ["design", "completions_per_step"]
 
 
-class Told(NamedTuple):
+class Ended(NamedTuple):
     """What one run says when it ends, and what is true."""
 
     ruling: Ruling
@@ -147,29 +147,29 @@ def percent(truths) -> str:
     return f"{100 * np.mean(found):.1f}" if found else ""
 
 
-def row_of(name: str, completions: int, told: list[Told]) -> dict[str, object]:
+def row_of(name: str, completions: int, answers: list[Ended]) -> dict[str, object]:
     """Make a population's row of the table."""
-    verdicts = Counter(one.ruling.verdict for one in told)
-    changes = [one for one in told if one.ruling.verdict == "change"]
+    verdicts = Counter(one.ruling.verdict for one in answers)
+    changes = [one for one in answers if one.ruling.verdict == "change"]
     saved = [one.ruling.saves.value for one in changes if one.ruling.saves]
-    drawn = [one.completions for one in told]
-    bounds = [one.ruling.at_most for one in told if one.ruling.verdict == "cannot tell"]
+    drawn = [one.completions for one in answers]
+    bounds = [one.ruling.at_most for one in answers if one.ruling.verdict == "cannot tell"]
     most = [bound for bound in bounds if math.isfinite(bound)]
     return {
         "design": name,
         "completions_per_step": completions,
-        "runs": len(told),
-        "of_loss": percent(one.ruling.of_loss for one in told),
-        "regret": f"{100 * told[0].regret:.1f}",
-        "keep": percent(one.ruling.verdict == "keep" for one in told),
-        "change": percent(one.ruling.verdict == "change" for one in told),
-        "cannot_tell": f"{100 * verdicts['cannot tell'] / len(told):.1f}",
+        "runs": len(answers),
+        "of_loss": percent(one.ruling.of_loss for one in answers),
+        "regret": f"{100 * answers[0].regret:.1f}",
+        "keep": percent(one.ruling.verdict == "keep" for one in answers),
+        "change": percent(one.ruling.verdict == "change" for one in answers),
+        "cannot_tell": f"{100 * verdicts['cannot tell'] / len(answers):.1f}",
         "completions": int(np.median(drawn)),
         "completions_90": int(np.quantile(drawn, 0.9)),
-        "false_keep": percent(one.false_keep for one in told),
-        "false_change": percent(one.false_change for one in told),
-        "wrong_size": percent(one.wrong_size for one in told),
-        "bound_false": percent(one.bound_false for one in told),
+        "false_keep": percent(one.false_keep for one in answers),
+        "false_change": percent(one.false_change for one in answers),
+        "wrong_size": percent(one.wrong_size for one in answers),
+        "bound_false": percent(one.bound_false for one in answers),
         "saves": f"{100 * np.median(saved):.0f}" if saved else "",
         "saves_held": percent(one.saving_held for one in changes if one.ruling.saves),
         "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
@@ -184,8 +184,8 @@ def measure(name: str, runs: int) -> list[dict[str, object]]:
     rows = []
     for steps in STEPS:
         ends = [one[steps] for one in found]
-        told = [Told(*end, exact[steps][end[0].of_loss]) for end in ends]
-        rows.append(row_of(name, steps, told))
+        answers = [Ended(*end, exact[steps][end[0].of_loss]) for end in ends]
+        rows.append(row_of(name, steps, answers))
     return rows
 
 

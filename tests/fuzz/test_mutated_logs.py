@@ -250,11 +250,17 @@ def test_files_of_verl(tmp_path_factory, data):
     uid = data.draw(st.sampled_from(["", "id", "place", "text"]))
     for step, group in frame.groupby("step"):
         lines = [
-            {"input": row["prompt"], "output": row["text"], "gts": "7", "step": step,
-             "score": None if np.isnan(row["reward"]) else row["reward"], "reward": 9.0}
+            {
+                "input": row["prompt"],
+                "output": row["text"],
+                "gts": "7",
+                "step": step,
+                "score": None if np.isnan(row["reward"]) else row["reward"],
+                "reward": 9.0,
+            }
             | ({"uid": row[uid]} if uid else {})
             for row in group.to_dict("records")
-        ]  # fmt: skip
+        ]
         write_lines(folder / f"{step}.jsonl", lines)
     if data.draw(st.booleans()):
         write_lines(folder / "validation/2.jsonl", lines)
@@ -296,14 +302,31 @@ def test_files_of_trl(tmp_path_factory, data):
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
     | st.sampled_from([1e308, 2**63, 10**400, "\ud800", "nan"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=6,
-)  # fmt: skip
-KEYS = ["prompt_id", "prompt", "group", "step", "reward", "rewards", "completion", "mask",
-        "token_ids", "length", "truncated", "log_probs", "engine_log_probs",
-            "advantage"]  # fmt: skip
+)
+KEYS = [
+    "prompt_id",
+    "prompt",
+    "group",
+    "step",
+    "reward",
+    "rewards",
+    "completion",
+    "mask",
+    "token_ids",
+    "length",
+    "truncated",
+    "log_probs",
+    "engine_log_probs",
+    "advantage",
+]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(KEYS), values), max_size=4))

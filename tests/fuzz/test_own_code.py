@@ -43,7 +43,7 @@ class Odd:
 PIECES = [
     *("9", "^", "{", "}", "!", "(", ")", r"\frac", r"\sqrt", r"\boxed{", "$", "x", "="),
     *("1000000000!", "9^9^9^9", r"\infty", r"\begin{pmatrix}", r"\text{(C)}", "0.5"),
-]  # fmt: skip
+]
 
 texts = st.text(st.characters(exclude_categories=()), max_size=30)
 statements = st.sampled_from(

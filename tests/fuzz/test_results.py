@@ -114,13 +114,13 @@ def put(command, project, folder):
 @example("checks.json", ("json", [1]), "report")
 def test_a_damaged_result(project, name, damage, command):
     """Every command ends with 0, 1 or 2 and a line."""
-    said, told = io.StringIO(), io.StringIO()
+    said, shown = io.StringIO(), io.StringIO()
     with TemporaryDirectory() as root:
         folder = Path(shutil.copytree(project / "results/small", Path(root) / "small"))
         spoil(folder / name, *damage)
-        with redirect_stderr(told), redirect_stdout(said):
+        with redirect_stderr(shown), redirect_stdout(said):
             status = put(command, project, folder)
-    lines = told.getvalue().splitlines()
+    lines = shown.getvalue().splitlines()
     if status == 2:
         assert len(lines) == 1
         assert lines[0].startswith("run_mse.py: ")

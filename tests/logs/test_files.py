@@ -9,8 +9,8 @@ import pytest
 from log_makers import (
     completions,
     counted,
+    numbers_of,
     read,
-    told,
     with_advantages,
     write_lines,
     write_trl,
@@ -94,7 +94,7 @@ def test_what_lies_beside_is_counted_and_left_out(tmp_path, spoil):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     spoil(log)
     found = read(tmp_path)
-    numbers = told(found)
+    numbers = numbers_of(found)
     assert {key: numbers[key] for key in BY_ID} == pytest.approx(BY_ID)
     assert [one["count"] for one in numbers["left_out"]] == [1]
     assert found.notes[0].startswith(SPOILS[spoil].format(log=log)[:90])
@@ -103,7 +103,7 @@ def test_what_lies_beside_is_counted_and_left_out(tmp_path, spoil):
 def test_a_link_beside_its_file_in_the_words(tmp_path):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     link(log)
-    assert told(read([log, log.parent / "b.jsonl", log]))["completions"] == SIZE
+    assert numbers_of(read([log, log.parent / "b.jsonl", log]))["completions"] == SIZE
 
 
 def cut_line(log, path):
@@ -123,7 +123,7 @@ def test_a_file_that_ends_early(tmp_path, cut):
     with pytest.raises(InputError, match=r"the file ends early; .* by --partial"):
         read(tmp_path / "cut")
     found = read(tmp_path / "cut", partial=True)
-    numbers = told(found)
+    numbers = numbers_of(found)
     kept = BASE[: numbers["completions"]]
     assert 0 < len(kept) < SIZE
     assert numbers["mean_reward"] == pytest.approx(kept["reward"].mean())
@@ -133,7 +133,7 @@ def test_a_file_that_ends_early(tmp_path, cut):
 def test_a_file_without_a_last_line_break_is_whole(tmp_path):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     log.write_text(log.read_text().rstrip())
-    assert told(read(log))["completions"] == SIZE
+    assert numbers_of(read(log))["completions"] == SIZE
 
 
 def plain_text(path):
@@ -199,7 +199,7 @@ def test_rollouts_in_two_folders_are_not_merged(tmp_path):
         InputError, match=r"in 2 folders, .*run.* \(1\).*validation \(1\)|in 2 "
     ):
         read(tmp_path)
-    assert told(read(tmp_path / "validation"))["completions"] == 8
+    assert numbers_of(read(tmp_path / "validation"))["completions"] == 8
 
 
 def test_forms_are_not_mixed(tmp_path):

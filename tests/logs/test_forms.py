@@ -11,8 +11,8 @@ import pytest
 from log_makers import (
     completions,
     counted,
+    numbers_of,
     read,
-    told,
     with_advantages,
     write_lines,
 )
@@ -62,12 +62,17 @@ def verl(folder, **more):
         write_lines(
             folder / f"{step}.jsonl",
             [
-                {"input": f"user\n{r.prompt}", "output": r.text, "gts": "7",
+                {
+                    "input": f"user\n{r.prompt}",
+                    "output": r.text,
+                    "gts": "7",
                     "score": r.reward,
-                 "step": step, **{key: one(r) for key, one in more.items()}}
+                    "step": step,
+                    **{key: one(r) for key, one in more.items()},
+                }
                 for r in rows.sample(frac=1, random_state=0).itertuples()
             ],
-        )  # fmt: skip
+        )
 
 
 def verl_of_one_text(folder):
@@ -178,7 +183,9 @@ def write(folder, made):
 @pytest.mark.parametrize("name", READ)
 def test_read(tmp_path, name):
     made, columns, expected = READ[name]
-    found = told(read(write(tmp_path, made), parse_columns(columns) if columns else None))
+    found = numbers_of(
+        read(write(tmp_path, made), parse_columns(columns) if columns else None)
+    )
     assert {key: found[key] for key in expected} == pytest.approx(expected)
 
 
@@ -307,14 +314,14 @@ def test_ends_as_engines_say_them(tmp_path):
 )
 def test_blocks_of_lines_take_a_size(tmp_path, more, line):
     path = write(tmp_path, lines("step", "reward"))
-    assert told(read(path, group_size=8))["zero_variance"] == BY_ID["zero_variance"]
+    assert numbers_of(read(path, group_size=8))["zero_variance"] == BY_ID["zero_variance"]
     with pytest.raises(InputError, match=line):
         read(path, **more)
 
 
 def test_a_frame_is_read_as_its_file(tmp_path):
     frame = BASE.rename(columns={"id": "prompt_id"}).drop(columns=["prompt", "place"])
-    found = told(read(frame))
+    found = numbers_of(read(frame))
     assert {key: found[key] for key in BY_ID} == pytest.approx(BY_ID)
     twice = pd.concat([frame, frame[["reward"]]], axis=1)
     with pytest.raises(InputError, match="the data frame: two columns are named reward"):
@@ -341,7 +348,7 @@ def test_columns_that_are_refused(tmp_path, given, line):
 def test_trl_is_known_in_a_frame():
     frame = with_advantages(BASE.rename(columns={"text": "completion"}), 8)
     names = ["step", "prompt", "completion", "reward", "advantage"]
-    found = told(read(frame[names]))
+    found = numbers_of(read(frame[names]))
     assert found["form"] == "TRL"
     assert {key: found[key] for key in BY_ID} == pytest.approx(BY_ID)
 
@@ -382,9 +389,13 @@ OTHERS = {
         "response_length": 1, "reward": k, "status": "truncated", "loss_mask": [1],
     },
 }  # fmt: skip
-SWIFT = {"gen_step": [1] * 4, "prompt": [*"aabb"], "completion": [*"cdef"], "NAME": [0, 1,
-    0, 1],
-         "advantages": [0.0] * 4}  # fmt: skip
+SWIFT = {
+    "gen_step": [1] * 4,
+    "prompt": [*"aabb"],
+    "completion": [*"cdef"],
+    "NAME": [0, 1, 0, 1],
+    "advantages": [0.0] * 4,
+}
 
 
 @pytest.mark.parametrize("trainer", [*OTHERS, "ms-swift"])

@@ -79,9 +79,11 @@ def test_drift_is_that_of_thirds(tmp_path):
 
 def test_an_interval_that_no_change_leaves_is_none(tmp_path):
     """Two prompts a step: its ends would be -6 and 7, of rewards between 0 and 1."""
-    lines = [line | {"step": step, "prompt_id": f"{step}{line['prompt_id']}"}
-             for step in range(4)
-             for line in groups_of([0] * 4, [int(step == 3)] * 4)]  # fmt: skip
+    lines = [
+        line | {"step": step, "prompt_id": f"{step}{line['prompt_id']}"}
+        for step in range(4)
+        for line in groups_of([0] * 4, [int(step == 3)] * 4)
+    ]
     assert np.isnan(summarise(tmp_path, lines).drift.value)
 
 
@@ -187,8 +189,10 @@ def test_the_mismatch_by_hand(tmp_path):
 
 
 def test_tokens_of_tools_and_without_a_probability_do_not_count(tmp_path):
-    lines = [both([-1, -9, -1], [-1, -1, -1], mask=[1, 0, 1]),
-             both([-1.5, -1.0], [-1.0, None], mask=[1, 1])]  # fmt: skip
+    lines = [
+        both([-1, -9, -1], [-1, -1, -1], mask=[1, 0, 1]),
+        both([-1.5, -1.0], [-1.0, None], mask=[1, 1]),
+    ]
     table = summarise(tmp_path, lines).groups.completions
     assert table["tokens"].tolist() == [2, 1]
     assert table["log_ratio"].tolist() == [0.0, -0.5]
@@ -229,11 +233,17 @@ def test_parts_of_the_variance_add_up(tmp_path):
 def drawn(rewards, length, cut, ratio=0.0):
     """Groups of completions, the last `cut` of each cut, with both log-probabilities."""
     return [
-        completion([n, k, 7], n, reward, log_probs=[-1.0, -1.0, -1.0 + ratio * (-1) ** k],
-                   engine_log_probs=[-1.0] * 3, truncated=k >= len(rewards) - cut)
+        completion(
+            [n, k, 7],
+            n,
+            reward,
+            log_probs=[-1.0, -1.0, -1.0 + ratio * (-1) ** k],
+            engine_log_probs=[-1.0] * 3,
+            truncated=k >= len(rewards) - cut,
+        )
         for n in range(length)
         for k, reward in enumerate(rewards)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

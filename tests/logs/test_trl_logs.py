@@ -9,9 +9,9 @@ import pytest
 from log_makers import (
     completions,
     counted,
+    numbers_of,
     read,
     state_of,
-    told,
     with_advantages,
     write_trl,
 )
@@ -26,7 +26,7 @@ LOGGED = with_advantages(BASE, 4)
 
 def check(folder, expected, columns="", **settings):
     found = read(folder, parse_columns(columns) if columns else None, **settings)
-    numbers = told(found)
+    numbers = numbers_of(found)
     assert {key: numbers[key] for key in expected} == pytest.approx(expected)
     return found
 
@@ -151,8 +151,8 @@ def test_evaluations_are_left_out_by_the_state(tmp_path):
     assert left_out(found) == [(2, EVALUATION), (2, "after 8, that of trainer_s")]
     assert 'Eval_strategy="no" keeps them' in found.notes[0]
     named = sorted((folder / "completions").glob("*.parquet"))
-    assert told(read(named))["completions"] == len(BASE) - 48
-    assert told(read(named[3]))["completions"] == 24
+    assert numbers_of(read(named))["completions"] == len(BASE) - 48
+    assert numbers_of(read(named[3]))["completions"] == 24
 
 
 def test_the_newest_state_counts(tmp_path):
@@ -163,7 +163,7 @@ def test_the_newest_state_counts(tmp_path):
         (at / "trainer_state.json").write_text(
             json.dumps(state_of(last, evaluated=evaluated))
         )
-    assert told(read(folder))["completions"] == len(BASE) - 48
+    assert numbers_of(read(folder))["completions"] == len(BASE) - 48
 
 
 def test_what_was_logged_before_training_is_an_evaluation(tmp_path):
@@ -246,7 +246,7 @@ def test_what_its_trainer_writes(trained):
     frame["reward"] = frame["right"] + frame["brief"]
     kept = frame[frame["step"].isin([1, 5])]
     found = read(trained)
-    numbers, expected = told(found), counted(kept, "step", "prompt_id")
+    numbers, expected = numbers_of(found), counted(kept, "step", "prompt_id")
     assert {key: numbers[key] for key in expected} == pytest.approx(expected)
     assert found.lengths[1].mean() == pytest.approx(kept["completion_ids"].map(len).mean())
     assert [one.name for one in found.reward_functions] == ["right", "brief"]

@@ -82,10 +82,13 @@ def test_noise_between_prompts_is_that_of_the_references():
     expected = sum(
         left[x]
         * right[y]
-        * (rbar[x] @ rbar[y] + noise[x] / 2 * apart[x] @ rbar[y]
-           + noise[y] / 2 * apart[y] @ rbar[x])
+        * (
+            rbar[x] @ rbar[y]
+            + noise[x] / 2 * apart[x] @ rbar[y]
+            + noise[y] / 2 * apart[y] @ rbar[x]
+        )
         for x, y in permutations(range(3), 2)
-    )  # fmt: skip
+    )
     assert found == pytest.approx(expected)
 
 

@@ -52,13 +52,13 @@ def cover(source):
         few = bool(warn_of_few_degrees(pools, found))
         for key, (measured, law) in found.items():
             base, truth = key._replace(estimator="oracle"), exact[key]
-            told = {
+            said = {
                 "mse": (measured.interval("mse", LEVEL), truth),
                 "law": (law.interval("mse", LEVEL), truth),
             }
             if key != base and (ratio := paired_ratio(measured, found[base][0], LEVEL)):
-                told["ratio"] = (ratio, truth / exact[base])
-            for kind, (one, true) in told.items():
+                said["ratio"] = (ratio, truth / exact[base])
+            for kind, (one, true) in said.items():
                 inside = one.low <= true <= one.high
                 before = counts.get((kind, key), Counts())
                 counts[kind, key] = Counts(*np.add(before, (1, inside, few, inside or few)))

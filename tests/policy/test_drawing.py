@@ -109,8 +109,14 @@ def beside_others_in_parts(policy, prompt, numbers):
     return beside_others(policy, prompt, numbers, len(numbers) * 2 // 3)
 
 
-HOW = (in_batches, in_another_order, in_two_calls, in_small_buffers, beside_others,
-       beside_others_in_parts)  # fmt: skip
+HOW = (
+    in_batches,
+    in_another_order,
+    in_two_calls,
+    in_small_buffers,
+    beside_others,
+    beside_others_in_parts,
+)
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, PROMPT[:1]], ids=["prompt", "one token"])

@@ -280,9 +280,11 @@ def test_one_process_keeps_it_and_clears_what_a_kill_has_left(file, cache, load)
     (part / "model.safetensors").write_bytes(b"half")
     with FileLock(lock):  # Another process is writing.
         _, said = load(file)
-        assert (said, entry.exists(), contents(part)) == ("", False, {
-            "model.safetensors": b"half"
-        })  # fmt: skip
+        assert (said, entry.exists(), contents(part)) == (
+            "",
+            False,
+            {"model.safetensors": b"half"},
+        )
     load(file)
     assert not part.exists()
     policy, said = load(file)

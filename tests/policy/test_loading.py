@@ -79,8 +79,13 @@ def bring_code(folder):
     (folder / "code.py").write_text("raise SystemExit('run')\n")
 
 
-SMALL = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8,
-         "num_hidden_layers": 1, "vocab_size": 4}  # fmt: skip
+SMALL = {
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "vocab_size": 4,
+}
 
 
 def masked():

@@ -16,8 +16,13 @@ def test_trls_own(tmp_path):
     config = pytest.importorskip("trl").GRPOConfig
     for at, size in (("checkpoint-2", 8), ("checkpoint-10", 4)):
         (tmp_path / at).mkdir()
-        args = config(output_dir=str(tmp_path), num_generations=size, bf16=False,
-                      per_device_train_batch_size=8, temperature=0.7)  # fmt: skip
+        args = config(
+            output_dir=str(tmp_path),
+            num_generations=size,
+            bf16=False,
+            per_device_train_batch_size=8,
+            temperature=0.7,
+        )
         torch.save(args, tmp_path / at / FILE)
     os.utime(tmp_path / "checkpoint-2" / FILE, (1, 1))
     found = read_arguments(tmp_path)

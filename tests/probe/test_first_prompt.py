@@ -77,7 +77,7 @@ def test_prompts_that_hold_the_template_or_an_answer_are_told(problem, chat, lin
         Prompt("a", "7", "", {"problem": problem}),
         Prompt("b", "x", "", {"problem": "x"}),
     ]
-    told = [*doubts_about(two, chat=chat, special=["</eos>", "7", "eos"])]
-    assert len(told) == len(lines)
-    assert all(line in one for line, one in zip(lines, told, strict=True))
-    assert told == describe_first(two, supplied, "7", chat=chat, special=["</eos>"])[1:]
+    said = [*doubts_about(two, chat=chat, special=["</eos>", "7", "eos"])]
+    assert len(said) == len(lines)
+    assert all(line in one for line, one in zip(lines, said, strict=True))
+    assert said == describe_first(two, supplied, "7", chat=chat, special=["</eos>"])[1:]

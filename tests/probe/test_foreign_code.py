@@ -25,14 +25,19 @@ IMPORTS = {
     "def __getattr__(name): raise KeyError(name)\n": "KeyError",
 }
 
-CALLS = {"raise ValueError('a\\nb\\x1b[1m')": r"ValueError: a b\x1b[1m",
-         "raise SystemExit(0)": "SystemExit: 0", "raise BaseException": "BaseException",
-         "raise Mute": "Mute, whose own text fails",
-         "raise ValueError('x' * 10**6)": "xxx ... xxx",
-         "return reward(text, prompt)": "RecursionError", "return missing": "NameError",
-         "return 'right'": "gave the text 'right', not a number",
-         "return [0, 1]": "TypeError", "return 1j": "TypeError",
-         "return 10**400": "OverflowError"}  # fmt: skip
+CALLS = {
+    "raise ValueError('a\\nb\\x1b[1m')": r"ValueError: a b\x1b[1m",
+    "raise SystemExit(0)": "SystemExit: 0",
+    "raise BaseException": "BaseException",
+    "raise Mute": "Mute, whose own text fails",
+    "raise ValueError('x' * 10**6)": "xxx ... xxx",
+    "return reward(text, prompt)": "RecursionError",
+    "return missing": "NameError",
+    "return 'right'": "gave the text 'right', not a number",
+    "return [0, 1]": "TypeError",
+    "return 1j": "TypeError",
+    "return 10**400": "OverflowError",
+}
 
 MUTE = """\
 class Mute(BaseException):

@@ -97,8 +97,9 @@ def test_the_reward_is_one_that_a_completion_can_meet(answers, chosen):
 
 ANSWERS = st.lists(
     st.sampled_from(["7", "1,000", "#### 3", "\\boxed{3}", "$x$", "yes", "a b c d e f g"]),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    min_size=1,
+    max_size=4,
+)
 
 
 @given(ANSWERS)
@@ -163,8 +164,12 @@ def test_chats_are_measured_as_chats():
 def test_nested_columns_go_by_dotted_names():
     """As in verl's files; a part that is no answer is refused, with those that are."""
     model = {"style": "rule", "ground_truth": "5"}
-    row = {"data_source": "sums", "prompt": [{"role": "user", "content": "1 + 4 ="}],
-           "reward_model": model, "extra_info": {"split": "train"}}  # fmt: skip
+    row = {
+        "data_source": "sums",
+        "prompt": [{"role": "user", "content": "1 + 4 ="}],
+        "reward_model": model,
+        "extra_info": {"split": "train"},
+    }
     pd.DataFrame([row] * 3).to_parquet("verl.parquet")
     probe = written(prompts="verl.parquet")
     assert probe.prompts.fields.answer == "reward_model.ground_truth"
@@ -198,10 +203,19 @@ def test_what_is_asked_for_comes_first(capsys):
 
 def test_a_training_of_trls_is_taken_over():
     """Its length, temperature, and what of its arguments is not TRL's default."""
-    trained = {"num_generations": 4, "temperature": 0.7, "max_completion_length": 33,
-               "scale_rewards": "none", "loss_type": "dr_grpo", "beta": 0.0, "top_p": 0.9,
-               "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2,
-               "steps_per_generation": 2, "generation_batch_size": 64}  # fmt: skip
+    trained = {
+        "num_generations": 4,
+        "temperature": 0.7,
+        "max_completion_length": 33,
+        "scale_rewards": "none",
+        "loss_type": "dr_grpo",
+        "beta": 0.0,
+        "top_p": 0.9,
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 2,
+        "steps_per_generation": 2,
+        "generation_batch_size": 64,
+    }
     probe = written(arguments=trained)
     assert (probe.sampling.temperature, probe.sampling.max_new_tokens) == (0.7, 33)
     found = find_setting(probe.training, probe)

@@ -130,10 +130,12 @@ BAD_PROBES = [
     ({"model": MODEL | {"device_map": "auto"}}, "takes all devices; set model.device = au"),
     ({"model": MODEL | {"device_map": "x"}}, "model.device_map = 'x': should be 'auto'"),
     ({"model": MODEL | {"adaptor": "x"}}, "unknown key model.adaptor; did you mean adapte"),
-    *(({"parameters": [one]}, "is not a regular expression: ")
-      for one in ("[a", "a{99999999999}", "(?P<a>x)(?P<a>y)", "(" * 500)),
+    *(
+        ({"parameters": [one]}, "is not a regular expression: ")
+        for one in ("[a", "a{99999999999}", "(?P<a>x)(?P<a>y)", "(" * 500)
+    ),
     ([], "not a mapping of keys to values"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("changes", "line"), BAD_PROBES)

@@ -33,8 +33,10 @@ def test_fields_under_our_names_in_the_whole_row(lines):
 
 
 def test_other_ids_and_categories(tmp_path):
-    rows = [{"uid": 7, "problem": "a", "answer": 1, "level": "hard"},
-            {"uid": 8, "problem": "b", "answer": 2, "level": None}]  # fmt: skip
+    rows = [
+        {"uid": 7, "problem": "a", "answer": 1, "level": "hard"},
+        {"uid": 8, "problem": "b", "answer": 2, "level": None},
+    ]
     fields = {"id": "uid", "category": "level"}
     first, second = load(source=write_lines(tmp_path / "x.jsonl", rows), fields=fields)
     assert (first.id, first.category) == ("7", "hard")
@@ -43,8 +45,12 @@ def test_other_ids_and_categories(tmp_path):
 
 def test_columns_inside_others_go_by_dotted_names(tmp_path):
     """The row keeps them as they are; a name with a dot in it comes first."""
-    fields = {"problem": "q.text", "answer": "reward_model.ground_truth",
-              "id": "extra_info.index", "category": "extra_info.of.level"}  # fmt: skip
+    fields = {
+        "problem": "q.text",
+        "answer": "reward_model.ground_truth",
+        "id": "extra_info.index",
+        "category": "extra_info.of.level",
+    }
     source = write_lines(tmp_path / "p.jsonl", [NESTED])
     (prompt,) = load(source=source, fields=fields, template="none")
     assert (prompt.id, prompt.text, prompt.category) == ("3", "1 + 1", "easy")
@@ -70,8 +76,10 @@ def test_a_mutated_file_is_read_right_or_refused(tmp_path, data):
     cut = data.draw(st.sampled_from([0, 0, 0, 1, 7]))
     path = tmp_path / "p.jsonl"
     path.write_text(text[: len(text) - cut])
-    fields = {name: data.draw(st.sampled_from([name, "q.text", "a.b", "answer.b"]))
-              for name in ("problem", "answer")}  # fmt: skip
+    fields = {
+        name: data.draw(st.sampled_from([name, "q.text", "a.b", "answer.b"]))
+        for name in ("problem", "answer")
+    }
     try:
         found = load(source=path, fields=fields, template="none")
     except InputError:
@@ -144,8 +152,10 @@ def test_demonstrations(lines, tmp_path):
         load(source=lines, **shown, shots={"count": 3, "source": known})
 
 
-SHOTS = [{"problem": "1 and 1?", "answer": "2"},
-         {"problem": "{answer}", "answer": "{problem}"}]  # fmt: skip
+SHOTS = [
+    {"problem": "1 and 1?", "answer": "2"},
+    {"problem": "{answer}", "answer": "{problem}"},
+]
 
 
 def test_templates():

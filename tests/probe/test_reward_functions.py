@@ -51,8 +51,10 @@ def of_messages(completions, prompts, **columns):
 
 def of_ids(prompts, completions, completion_ids, answer, trainer_state=None):
     assert trainer_state is None
-    return [-len(ids) / 100 + one for ids, one in
-            zip(completion_ids, right(completions, answer), strict=True)]  # fmt: skip
+    return [
+        -len(ids) / 100 + one
+        for ids, one in zip(completion_ids, right(completions, answer), strict=True)
+    ]
 
 
 class OfAnObject:
@@ -76,8 +78,13 @@ async def compute_score_kwargs(solution_str, ground_truth, **more):
     return float(solution_str == ground_truth) + more["extra_info"]["index"]
 
 
-OF_VERL = {**ROW, "data_source": "sums", "extra_info": {"index": 0},
-           "reward_model": {"ground_truth": "2"}, "answer": "3"}  # fmt: skip
+OF_VERL = {
+    **ROW,
+    "data_source": "sums",
+    "extra_info": {"index": 0},
+    "reward_model": {"ground_truth": "2"},
+    "answer": "3",
+}
 
 
 @pytest.mark.parametrize(

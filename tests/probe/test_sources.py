@@ -164,15 +164,25 @@ for values in json.loads(sys.argv[1]):
 @pytest.fixture
 def read_hub(tmp_path):
     """Return a function that reads owner/sums in a process with a Hub cache of its own."""
-    prompts = {"source": "owner/sums", "subset": "main", "fields": FIELDS,
-               "template": "word-problem", "shots": {"count": 1}, "limit": 3}  # fmt: skip
+    prompts = {
+        "source": "owner/sums",
+        "subset": "main",
+        "fields": FIELDS,
+        "template": "word-problem",
+        "shots": {"count": 1},
+        "limit": 3,
+    }
 
     def read(environment, *changes):
         done = subprocess.run(
             [sys.executable, "-c", READ, json.dumps([prompts | one for one in changes])],
             env={**os.environ, "HF_HOME": str(tmp_path / ".cache")} | environment,
-            cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         return done.stdout.splitlines()
 
     return read

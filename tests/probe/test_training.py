@@ -222,14 +222,23 @@ BAD_FILES = [
     ("x.yaml", "num_generations: 8.5", "8.5: give a number above zero"),
     ("x.yaml", "num_generations: 1", "TRL takes 2 or more"),
     ("x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "_size = 0: give a"),
-    ("x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
-     "8 completions are drawn together (per_device_train_batch_size = 8, "),
-    ("x.yaml", "num_generations: 8\nmicro_batch_size: 4\nsteps_per_generation: 2",
-     "a step has 4 completions, no whole groups of num_generations = 8; change one, or "
-     "give --processes"),
-    ("x.yaml", "{num_generations: 8, generation_batch_size: 32, steps_per_generation: 2}",
-     "TRL takes one of them"),
-]  # fmt: skip
+    (
+        "x.yaml",
+        "{num_generations: 16, per_device_train_batch_size: 8}",
+        "8 completions are drawn together (per_device_train_batch_size = 8, ",
+    ),
+    (
+        "x.yaml",
+        "num_generations: 8\nmicro_batch_size: 4\nsteps_per_generation: 2",
+        "a step has 4 completions, no whole groups of num_generations = 8; change one, or "
+        "give --processes",
+    ),
+    (
+        "x.yaml",
+        "{num_generations: 8, generation_batch_size: 32, steps_per_generation: 2}",
+        "TRL takes one of them",
+    ),
+]
 BAD_WORDS = [
     ("trl", "", "no words"),
     ("trl", "train.py --num_generations 8", "'train.py' is neither key=value nor --key"),
@@ -341,12 +350,15 @@ def accepted(**settings):
 
 @given(
     st.fixed_dictionaries(
-        {"num_generations": COUNTS, "per_device_train_batch_size": COUNTS,
-         "gradient_accumulation_steps": COUNTS},
+        {
+            "num_generations": COUNTS,
+            "per_device_train_batch_size": COUNTS,
+            "gradient_accumulation_steps": COUNTS,
+        },
         optional={"steps_per_generation": COUNTS, "generation_batch_size": COUNTS},
     ),
     COUNTS,
-)  # fmt: skip
+)
 @example(
     {
         "num_generations": 4,
@@ -387,9 +399,13 @@ def test_a_batch_is_taken_where_trl_takes_it_and_what_is_said_can_be_typed(setti
 @CASES
 def test_verls_batch_by_its_own_rules(size, mini, times, gpus, dynamic, other):
     """`validate_config`: real_train_batch_size by the GPUs; a mini batch within a batch."""
-    settings = {N: size, MINI: mini, "data.train_batch_size": times,
-                "trainer.n_gpus_per_node": gpus,
-                "actor_rollout_ref.actor.use_dynamic_bsz": dynamic}  # fmt: skip
+    settings = {
+        N: size,
+        MINI: mini,
+        "data.train_batch_size": times,
+        "trainer.n_gpus_per_node": gpus,
+        "actor_rollout_ref.actor.use_dynamic_bsz": dynamic,
+    }
     rules = dynamic or (times * size % gpus == 0 and mini <= times)
     try:
         found = read_training({"trainer": "verl", **settings})
@@ -408,8 +424,9 @@ def test_verls_batch_by_its_own_rules(size, mini, times, gpus, dynamic, other):
 
 WORDS = st.lists(
     st.sampled_from(["num_generations", "loss_type", "beta", "temperature", "seed", "lr"]),
-    min_size=1, max_size=8,
-)  # fmt: skip
+    min_size=1,
+    max_size=8,
+)
 
 
 @given(WORDS, st.data())

@@ -115,8 +115,8 @@ def test_tables_without_rho_have_dots_and_no_intervals(folder, tmp_path):
 def test_tables_that_are_no_run_s_are_refused(folder, tmp_path, refused):
     for name in ("mse.csv", "prompts.csv"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
-    told = refused("figure", "--phase", tmp_path)
-    assert "config.yaml: missing; restore it" in told
+    said = refused("figure", "--phase", tmp_path)
+    assert "config.yaml: missing; restore it" in said
 
 
 def test_the_command_draws_beside_the_first_run(folder, pools, capsys):

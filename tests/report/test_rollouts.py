@@ -132,9 +132,11 @@ def labels(summary):
 def test_the_panels_are_those_that_a_log_has(tmp_path):
     assert labels(summarise(tmp_path, ONE_A_PROMPT)) == ["Value V of a prompt"]
     assert labels(full(tmp_path)) == [
-        "Value V of a prompt", "Group size G", "Length of a completion, tokens",
+        "Value V of a prompt",
+        "Group size G",
+        "Length of a completion, tokens",
         "Training step",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_figure_shows_the_numbers(tmp_path):

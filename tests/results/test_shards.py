@@ -14,10 +14,13 @@ def same(one, other):
     ours, others = flat(one), flat(other)
     return all(
         type(value) is type(others[name])
-        and (value == others[name] if isinstance(value, str)
-             else np.array_equal(value, others[name], True))
+        and (
+            value == others[name]
+            if isinstance(value, str)
+            else np.array_equal(value, others[name], True)
+        )
         for name, value in ours.items()
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

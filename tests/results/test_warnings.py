@@ -38,8 +38,8 @@ def test_a_reference_that_is_too_small_for_a_bias_is_said():
     for reference, cells in ((18, 1), (20, 0)):
         pools = design.draw(np.random.default_rng(5), reference, 2, 16)
         found = analysed(pools, [4, 16], estimators=("grpo", "maxrl"))
-        [*told] = (one for one in found.warnings if "give pool.reference=20" in one)
-        assert len(told) == found.mse["mse"].isna().sum() == cells
+        [*said] = (one for one in found.warnings if "give pool.reference=20" in one)
+        assert len(said) == found.mse["mse"].isna().sum() == cells
 
 
 def test_one_prompt_that_carries_all_is_said_whatever_its_two_groups_are():
@@ -55,8 +55,8 @@ def test_the_pool_that_would_do_by_hand(monkeypatch):
     pools = make_design(rng, 3).draw(rng, 16, 2, 8)
     monkeypatch.setattr(warnings, "_degrees_by_law", lambda pools, key: 100.0)
     curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=2.0))
-    [told] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
-    assert told.endswith("or pool.replicate=32")
+    [said] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
+    assert said.endswith("or pool.replicate=32")
 
 
 def test_the_degrees_of_one_prompt_by_its_law():
@@ -64,8 +64,8 @@ def test_the_degrees_of_one_prompt_by_its_law():
     rng = np.random.default_rng(0)
     pools = make_design(rng, 1).draw(rng, 16, 2, 8)
     curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=100.0))
-    [told] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
-    assert "(3.0, grpo at G = 4)" in told
+    [said] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
+    assert "(3.0, grpo at G = 4)" in said
     assert warnings.warn_of_few_degrees(pools, {}) == []
 
 
@@ -108,8 +108,8 @@ def test_texts_that_fill_the_limit_need_not_be_cut(changes):
     """They may have become longer when they were tokenised anew."""
     found = replace(HEALTHY, **changes)
     for retokenised in False, True:
-        (told,) = warn_of_completions(found, retokenised=retokenised)
-        assert ("; raise it" in told, "; give tokens" in told) == (
+        (said,) = warn_of_completions(found, retokenised=retokenised)
+        assert ("; raise it" in said, "; give tokens" in said) == (
             not retokenised,
             retokenised,
         )

@@ -28,8 +28,12 @@ def lines_of_an_engine(probe, folder):
             engine_T = [
                 one + 0.02 * (token - 1) for one, token in zip(own_T, own, strict=True)
             ]
-            yield {"prompt": prompt.id, "tokens": own.tolist(), "log_probs": own_T,
-                   "engine_log_probs": engine_T}  # fmt: skip
+            yield {
+                "prompt": prompt.id,
+                "tokens": own.tolist(),
+                "log_probs": own_T,
+                "engine_log_probs": engine_T,
+            }
 
 
 @pytest.fixture

@@ -28,8 +28,12 @@ from mse_lab.scores.scoring_plan import NoRule
 from plain_scores import random_reference
 
 PROMPT, NEW = list(range(3, 43)), 12
-SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
-         "max_position_embeddings": 128}  # fmt: skip
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 4,
+    "max_position_embeddings": 128,
+}
 # From the largest to the smallest.
 WAYS = {
     "whole": Scoring(8),

@@ -110,9 +110,11 @@ def test_a_start_has_a_name_that_no_lost_one_had():
 def test_the_first_decides_by_json_and_everything_is_dealt_once(pair):
     check = Check("a", float("nan"), 1.0, None, "b")
     found = Outcome([check], ["c"], True, None, ["mse.csv"])
-    told = [pair[0].agree(lambda: found, Outcome | None),
-            pair[1].agree(lambda: pytest.fail("not asked"), Outcome | None)]  # fmt: skip
-    assert [repr(one) for one in told] == [repr(found)] * 2
+    shown = [
+        pair[0].agree(lambda: found, Outcome | None),
+        pair[1].agree(lambda: pytest.fail("not asked"), Outcome | None),
+    ]
+    assert [repr(one) for one in shown] == [repr(found)] * 2
     # Anybody who reaches the store can write to it: what is read from it runs nothing.
     pair[0]._store.set("decision/1", pickle.dumps(print).hex())
     with pytest.raises(json.JSONDecodeError):

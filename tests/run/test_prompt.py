@@ -84,6 +84,13 @@ def test_lines_of_a_pool():
     )
     pool = stages.CompletionPool("replicate", drawn, ["ü", "b"], np.array([1.0, 0.5]))
     first, second = map(json.loads, pool.lines(Prompt("p", "1", "", {})))
-    assert first == {"prompt": "p", "pool": "replicate", "text": "ü", "reward": 1.0,
-                     "length": 2, "truncated": False, "log_prob": -0.123457}  # fmt: skip
+    assert first == {
+        "prompt": "p",
+        "pool": "replicate",
+        "text": "ü",
+        "reward": 1.0,
+        "length": 2,
+        "truncated": False,
+        "log_prob": -0.123457,
+    }
     assert (second["truncated"], second["log_prob"]) == (True, None)

@@ -45,10 +45,28 @@ from plain_scores import (
 # Norms, softmax, rotations and routers are computed in float32 by many whatever the model's
 # precision; by these in other orders in a block than one completion after another.
 EXACT, FLOAT32 = 1e-12, 1e-6
-ROUNDED = {"gemma", "gemma2", "gemma3_text", "deepseek_v3", "qwen3_next", "cohere2",
-           "mamba", "mamba2", "recurrent_gemma"}  # fmt: skip
-TIED = {"gemma", "gemma2", "gemma3_text", "gpt2", "smollm3", "cohere2", "granite", "opt",
-        "openai-gpt"}  # fmt: skip
+ROUNDED = {
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "deepseek_v3",
+    "qwen3_next",
+    "cohere2",
+    "mamba",
+    "mamba2",
+    "recurrent_gemma",
+}
+TIED = {
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "gpt2",
+    "smollm3",
+    "cohere2",
+    "granite",
+    "opt",
+    "openai-gpt",
+}
 # Each as it is published, and some of them the other way.
 MODELS = {name: (name, name in TIED) for name in ARCHITECTURES} | {
     "qwen2, tied": ("qwen2", True),

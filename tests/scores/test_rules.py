@@ -80,17 +80,21 @@ PLANS = {
     "qwen2": (lambda: random_policy(tied=False), mlp("model.layers.0")),
     "qwen2, tied": (lambda: random_policy(tied=True), mlp("model.layers.0")),
     **{
-        name: (lambda module=module: policy_with(module), [
-            (f"model.layers.0.mlp{inside}", own, rule) for inside, own, rule in lines
-        ])
+        name: (
+            lambda module=module: policy_with(module),
+            [(f"model.layers.0.mlp{inside}", own, rule) for inside, own, rule in lines],
+        )
         for name, module, lines in (
             ("linear", linear, [("", "weight bias", CLOSED)]),
             ("used without a call", Bypass, [("", "inner.weight inner.bias", ALONE)]),
-            ("experts in a list", Experts,
-             [("", EXPERTS, ALONE), (".router", "weight bias", TOGETHER)]),
+            (
+                "experts in a list",
+                Experts,
+                [("", EXPERTS, ALONE), (".router", "weight bias", TOGETHER)],
+            ),
         )
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -110,7 +110,7 @@ def test_a_line_for_each_checkpoint(fifty, saved, tmp_path, capsys):
     drawn = {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
     assert {path.parts[-3] for path in drawn} == {"checkpoint-2", "checkpoint-10"}
     assert run_mse.main(["advise", str(fifty), *words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out)
     assert drawn == {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
     # The first alone, as a probe of its own.
     alone = ["--set", f"model.path={saved.parent / 'checkpoint-2'}", "--budget", "384"]
@@ -119,11 +119,11 @@ def test_a_line_for_each_checkpoint(fifty, saved, tmp_path, capsys):
     first = json.loads(capsys.readouterr().out)
     kept = [folder / f"checkpoint-{step}" for step in (2, 10)]
     at_two = {"step": "2", "name": "small/checkpoints/checkpoint-2"}
-    assert told[0] == first | at_two
+    assert shown[0] == first | at_two
     assert run_mse.main(["advise", *map(str, kept), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert [one["run"] for one in again] == [*map(str, kept)]
-    assert [one["c3"] for one in again] == [one["c3"] for one in told]
+    assert [one["c3"] for one in again] == [one["c3"] for one in shown]
 
 
 def test_a_checkpoint_without_an_answer_does_not_end_the_others(

@@ -13,21 +13,38 @@ from designs import VERDICTS
 from mse_lab.estimators import find_estimators
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.intervals import Estimate
-from truths import Told
+from truths import Answer
 
 KINDS = {
-    "G*", "b* of the run", "beats vanilla from",
-    "c1", "c2", "c3", "constant baselines", "law", "mse", "noise scale",
-    "numbers of claims", "price", "progress", "ratio", "regime's side", "rho of a prompt",
-    "rho of the run", "scale_free_mse", "scale_free_ratio", "true statements",
-    "zero-variance groups", "||g||^2",
-}  # fmt: skip
+    "G*",
+    "b* of the run",
+    "beats vanilla from",
+    "c1",
+    "c2",
+    "c3",
+    "constant baselines",
+    "law",
+    "mse",
+    "noise scale",
+    "numbers of claims",
+    "price",
+    "progress",
+    "ratio",
+    "regime's side",
+    "rho of a prompt",
+    "rho of the run",
+    "scale_free_mse",
+    "scale_free_ratio",
+    "true statements",
+    "zero-variance groups",
+    "||g||^2",
+}
 
 
 def test_every_kind_of_number_has_its_truth():
     """On one run of 12 prompts, of which four in five numbers hold it."""
-    told, _ = coverage.told_by("P = 12", 0)
-    known = [one for one in told if one.known]
+    answers, _ = coverage.answers_by("P = 12", 0)
+    known = [one for one in answers if one.known]
     assert {one.kind for one in known} == KINDS
     assert sum(one.covers for one in known) > 0.8 * len(known)
 
@@ -36,8 +53,8 @@ def test_what_holds_and_what_misses_is_counted(tmp_path):
     """The truth is 2: one interval holds it, one lies below, the last number is unknown."""
     found = (Estimate(2, 1, 3), Estimate(1, 0.5, 1.5), Estimate(1.0, np.nan, 1.0))
     counts = Counter()
-    told = [Told("mse", "grpo at 4", one, 2.0) for one in found]
-    coverage.count("P = 12", told, True, counts)
+    answers = [Answer("mse", "grpo at 4", one, 2.0) for one in found]
+    coverage.count("P = 12", answers, True, counts)
     [row] = coverage.tabulate(counts).itertuples()
     assert row[1:] == (2, 1, 1, 1)
     path, rows = tmp_path / "table.csv", coverage.tabulate(counts)
@@ -52,11 +69,11 @@ def ruled(verdict, set_to, at_most, at_least):
     ruling = SimpleNamespace(
         verdict=verdict, set_to=set_to, at_most=at_most, at_least=at_least, saves=saves
     )
-    return levels.Told(ruling, 384, {2: 1.3, 4: 0.8, 8: 1.0})
+    return levels.Ended(ruling, 384, {2: 1.3, 4: 0.8, 8: 1.0})
 
 
 @pytest.mark.parametrize(
-    ("told", "false"),
+    ("answers", "false"),
     [
         (ruled("keep", 8, 0.04, 0.0), {"false_keep", "bound_false"}),
         (ruled("change", 4, 0.3, 0.1), set()),
@@ -65,16 +82,16 @@ def ruled(verdict, set_to, at_most, at_least):
     ],
     ids=["kept", "changed", "changed to a dear size", "open"],
 )
-def test_a_false_verdict_is_told_from_a_true_one(told, false):
+def test_a_false_verdict_is_told_from_a_true_one(answers, false):
     """Groups of 8 cost 25% more than those of 4, and 20% are saved."""
     names = ("false_keep", "false_change", "wrong_size", "bound_false")
-    assert {name for name in names if getattr(told, name)} == false
-    assert told.saving_held == (told.ruling.set_to == 4)
+    assert {name for name in names if getattr(answers, name)} == false
+    assert answers.saving_held == (answers.ruling.set_to == 4)
 
 
 def test_a_change_of_what_is_all_right_is_false():
-    told = ruled("change", 4, 0.3, 0.0)._replace(costs={4: 0.98, 8: 1.0})
-    assert told.false_change
+    answers = ruled("change", 4, 0.3, 0.0)._replace(costs={4: 0.98, 8: 1.0})
+    assert answers.false_change
 
 
 @pytest.mark.parametrize("name", ["V 0.1 to 0.9", "these 36: V 0.1 to 0.9"])
@@ -84,10 +101,10 @@ def test_verdicts_are_true(name):
     costs = levels.exact_costs(case.whole, 0)
     for _ in range(10):
         ruling, completions = levels.run_until(case, rng, [0])[0]
-        told = levels.Told(ruling, completions, costs[ruling.of_loss])
+        answers = levels.Ended(ruling, completions, costs[ruling.of_loss])
         assert ruling.verdict == "change"
-        assert not told.wrong_size
-        assert not told.bound_false
+        assert not answers.wrong_size
+        assert not answers.bound_false
 
 
 def test_a_population_keeps_its_place_in_the_table(tmp_path):

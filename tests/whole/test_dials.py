@@ -25,9 +25,9 @@ def test_the_page_tells_the_pair_of_working_and_words_as_the_table_does():
     ]
     ends = ["vanilla_to_oracle", "vanilla_to_oracle_low", "vanilla_to_oracle_high"]
     for level, rows in pair.groupby("level"):
-        told = [
+        said = [
             f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in rows[ends].values
         ]
         if level != "6":
-            told = [one.partition(" ")[0] for one in told]
-        assert " and ".join(told) in page, level
+            said = [one.partition(" ")[0] for one in said]
+        assert " and ".join(said) in page, level

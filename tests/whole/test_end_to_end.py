@@ -186,9 +186,9 @@ def test_advise(fifty, tmp_path, capsys):
     words = ["advise", str(fifty), "--json", "--out", str(tmp_path / "out")]
     assert run_mse.main([*words, "--budget", "624"]) == 0
     said = capsys.readouterr()
-    told = json.loads(said.out)
-    assert told["completions"] <= 624
-    assert told["stopped"] in ("regret", "budget")
+    shown = json.loads(said.out)
+    assert shown["completions"] <= 624
+    assert shown["stopped"] in ("regret", "budget")
     assert "32 prompts, 384 completions" in said.err
     folder = tmp_path / "out/small/advice"
     assert (folder / "advice.json").is_file()
@@ -203,8 +203,17 @@ def test_advise(fifty, tmp_path, capsys):
 
 # What a user's scripts may rely on.
 SHARES = ("never_right", "always_right", "zero_variance", "all_right", "all_wrong")
-KEYS = {"source", "prompts", "groups", "completions", "group_size", "mean_reward",
-        "forecast", "left_out", *SHARES}  # fmt: skip
+KEYS = {
+    "source",
+    "prompts",
+    "groups",
+    "completions",
+    "group_size",
+    "mean_reward",
+    "forecast",
+    "left_out",
+    *SHARES,
+}
 
 
 def test_rollouts(tmp_path, carry_out):

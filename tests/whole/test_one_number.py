@@ -65,7 +65,7 @@ def plain(page):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, checkpoint):
     """A run of five prompts: its folder, and what the commands put on the screen."""
-    root, told = tmp_path_factory.mktemp("one"), io.StringIO()
+    root, said = tmp_path_factory.mktemp("one"), io.StringIO()
     problems = {"1 2 3": 33, "3 1": 33, "1": 33, "3 3 2 1": 23, "1 3": 33}
     lines = [
         json.dumps({"id": str(n), "problem": one, "answer": answer})
@@ -83,11 +83,11 @@ def run(tmp_path_factory, checkpoint):
         "interval": {"resamples": 200},
     }
     probe.write_text(json.dumps(values))
-    with contextlib.redirect_stdout(told):
+    with contextlib.redirect_stdout(said):
         assert run_mse.main(["run", str(probe), "--out", str(root)]) == 0
         for command in ("claims", "advise", "report"):
             assert run_mse.main([command, str(root / "one")]) == 0
-    return root / "one", told.getvalue()
+    return root / "one", said.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -61,8 +61,12 @@ def test_the_configurations_of_figure_4_differ_in_model_and_prompt_alone():
     common = []
     for name in QWEN:
         values = qwen(name).model_dump()
-        for section, key in (("model", "path"), ("model", "revision"),
-                             ("prompts", "template"), ("prompts", "chat")):  # fmt: skip
+        for section, key in (
+            ("model", "path"),
+            ("model", "revision"),
+            ("prompts", "template"),
+            ("prompts", "chat"),
+        ):
             del values[section][key]
         common.append(values)
     assert common[0] == common[1] == common[2]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from benchmarks.coverage import told_by
+from benchmarks.coverage import answers_by
 from designs import POPULATIONS
 from mse_lab.answers.advice import make_advice
 from mse_lab.mse.samples import Samples
 from populations import choose, evidence_of
-from truths import Told, Truth, of_advice
+from truths import Answer, Truth, of_advice
 
 POPULATION, RUNS = "reference 16", 60
 PROMPTS, COMPLETIONS = 48, 8  # Of the first look.
@@ -24,11 +24,11 @@ PROMPTS, COMPLETIONS = 48, 8  # Of the first look.
 LEFT_OUT = {("zero-variance groups", "at 64"), ("zero-variance groups", "at 128")}
 
 
-def off_on_average(runs: Iterable[Sequence[Told]]) -> dict[tuple[str, str], float]:
+def off_on_average(runs: Iterable[Sequence[Answer]]) -> dict[tuple[str, str], float]:
     """How many standard errors each number of all runs is off on average."""
     gaps = defaultdict(list)
-    for told in runs:
-        for one in told:
+    for answers in runs:
+        for one in answers:
             if one.known and np.isfinite([one.found.value, one.truth]).all():
                 gaps[one.kind, one.name].append(one.found.value - one.truth)
     return {
@@ -40,12 +40,12 @@ def off_on_average(runs: Iterable[Sequence[Told]]) -> dict[tuple[str, str], floa
 
 def test_no_number_is_off_on_average():
     """Five standard errors of 60 runs."""
-    off = off_on_average(told_by(POPULATION, seed)[0] for seed in range(RUNS))
+    off = off_on_average(answers_by(POPULATION, seed)[0] for seed in range(RUNS))
     assert {kind for kind, _ in off} > {"mse", "law", "ratio", "c1", "G*"}
     assert not {key: round(z, 1) for key, z in off.items() if abs(z) > 5}
 
 
-def advised(seed: int) -> list[Told]:
+def advised(seed: int) -> list[Answer]:
     """What advice from few completions says."""
     whole, rng = POPULATIONS["V 0.1 to 0.9"].whole, np.random.default_rng(seed)
     prompts = choose(whole, rng.integers(0, whole.prompts, PROMPTS))

@@ -15,16 +15,22 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("mse_lab", "probes", "results", "pyproject.toml", "setup.py", "README.md")
-SMOKE = [f"--set={setting}" for setting in
-         ("prompts.limit=2", "pool.reference=32", "pool.replicate=128")]  # fmt: skip
+SMOKE = [
+    f"--set={setting}"
+    for setting in ("prompts.limit=2", "pool.reference=32", "pool.replicate=128")
+]
 
 
 def run(*words, cwd, status=0):
     """Run a command; give what it printed, of a failed one what it complained."""
     done = subprocess.run(
-        list(map(str, words)), cwd=cwd, capture_output=True, text=True, check=False,
+        list(map(str, words)),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ""},
-    )  # fmt: skip
+    )
     assert done.returncode == status, done.stderr
     return done.stderr if status else done.stdout
 

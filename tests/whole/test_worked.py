@@ -109,8 +109,13 @@ def test_both_checkpoints_are_made_and_scored(tmp_path, capsys):
 
 @pytest.mark.parametrize("probe", ["worked/icl", "lenient/base"])
 def test_probes_run_at_a_small_size(probe, tmp_path, capsys):
-    settings = ("prompts.limit=1", "pool.reference=32", "pool.replicate=16",
-                "group_sizes=[4, 8]", "interval.resamples=100")  # fmt: skip
+    settings = (
+        "prompts.limit=1",
+        "pool.reference=32",
+        "pool.replicate=16",
+        "group_sizes=[4, 8]",
+        "interval.resamples=100",
+    )
     words = [word for one in settings for word in ("--set", one)]
     assert run_mse.main(["run", probe, *words, "--out", str(tmp_path)]) == 0
     assert (tmp_path / probe / "mse.csv").exists()
@@ -123,10 +128,10 @@ def test_probes_run_at_a_small_size(probe, tmp_path, capsys):
 def test_the_page_s_accuracy_is_the_measured_one(family: Family, scored, name):
     """Completions of the score script and of the run: four standard errors at most."""
     section = PAGE.split(f"python -m probes.{family.folder.name}.train", 1)[1]
-    told = float(re.search(rf"\| {name}\b[^|]*\| ([.\d]+) \|", section)[1])
+    said = float(re.search(rf"\| {name}\b[^|]*\| ([.\d]+) \|", section)[1])
     folder = ROOT / "results" / family.folder.name / name
     prompts = SETS[family.prompts].count
     size = load_probe(folder / "config.yaml").pool.reference
     measured = json.loads((folder / "diagnostics.json").read_text())["accuracy"]
-    error = np.sqrt(told * (1 - told) / prompts * (1 / scored + 1 / size))
-    assert told == pytest.approx(measured, abs=4 * error)
+    error = np.sqrt(said * (1 - said) / prompts * (1 / scored + 1 / size))
+    assert said == pytest.approx(measured, abs=4 * error)
