@@ -42,7 +42,6 @@ class SampledCounts(NamedTuple):
     completions: int
     differentiated: int
     stopped: Stopped
-    seconds: float  # What they took; 0 if unknown.
     at_hand: int  # How many prompts there are in all to draw from.
 
 
@@ -189,7 +188,6 @@ def evidence_of_samples(
             f"some {carriers:.0f} of {table.prompts} prompts carry what decides the group "
             "size (c1 and c3): intervals may cover less than they say; take more prompts",
         )
-    seconds = sum(block.seconds for blocks in samples.blocks for block in blocks)
     return Evidence(
         name=name,
         table=table,
@@ -202,9 +200,7 @@ def evidence_of_samples(
         entries=tuple(probe.estimators),
         held=held,
         warnings=tuple(warnings),
-        drawn=SampledCounts(
-            samples.completions, samples.differentiated, stopped, seconds, prompts
-        ),
+        drawn=SampledCounts(samples.completions, samples.differentiated, stopped, prompts),
     )
 
 
