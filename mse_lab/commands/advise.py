@@ -110,22 +110,16 @@ def _read(name: str, run: Path, arguments: Namespace) -> Advice:
     from mse_lab.mse.rule import TOLERANCE
     from mse_lab.probe.training import find_setting
     from mse_lab.report.advice_files import advise_run
+    from mse_lab.results.finished_run import read_probe
 
     of_probe = None  # As it is now: it may have changed since the run.
     if _find_probe(name, run) is not None:
         [(_, probe)] = load_probes([name], [])
         of_probe = probe.training
     training = read_training_options(arguments, of_probe)
-    setting = None if training is None else find_setting(training, _probe_of(run))
+    of_run = read_probe(run) if (run / "config.yaml").is_file() else None
+    setting = None if training is None else find_setting(training, of_run)
     return advise_run(run, setting, arguments.regret or TOLERANCE)
-
-
-def _probe_of(run: Path) -> Probe | None:
-    """Read the probe that a run is of."""
-    from mse_lab.probe.probe_files import load_probe
-
-    path = run / "config.yaml"
-    return load_probe(path) if path.is_file() else None
 
 
 def compare(arguments: Namespace) -> int:
