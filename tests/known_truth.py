@@ -22,7 +22,7 @@ from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer
 from mse_lab.run.prepare import prepare
-from mse_lab.run.run_probe import execute
+from mse_lab.run.run_probe import execute_run
 
 NAMES = [name for name, one in ESTIMATORS.items() if one.group_local]
 SHOWN = ["vanilla", "grpo", "oracle", "best-constant"]
@@ -52,7 +52,7 @@ def measure(checkpoint, folder, times=1):
         "interval: {resamples: 400}\n"
     )
     probe = load_probe(path)
-    outcome = execute(prepare("probe", probe, folder / "out", folder))
+    outcome = execute_run(prepare("probe", probe, folder / "out", folder))
     assert all(check.ok for check in outcome.checks)
     return folder / "out", probe
 

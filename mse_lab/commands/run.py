@@ -49,13 +49,13 @@ def measure_probes(arguments: Namespace, processes: Processes) -> int:
         show_status(f"{probes[0][0]}: loading torch and the model")
     from mse_lab.results.checks import none_failed
     from mse_lab.run.prepare import prepare
-    from mse_lab.run.run_probe import execute
+    from mse_lab.run.run_probe import execute_run
 
     held = []
     for name, probe in probes:
         folder = arguments.out / name
         spec = prepare(name, probe, folder, ROOT, processes)
-        outcome = execute(spec, fresh=arguments.fresh)
+        outcome = execute_run(spec, fresh=arguments.fresh)
         held.append(none_failed(outcome.checks))
         if processes.first:
             announce(folder, outcome, name if arguments.out == RESULTS else str(folder))

@@ -215,7 +215,7 @@ def _with_length(estimator: Estimator, length: Length) -> Estimator:
     )
 
 
-def _users_own(name: str, declared: Mapping[str, Any]) -> Estimator:
+def _from_module(name: str, declared: Mapping[str, Any]) -> Estimator:
     """Load a user's function, guarded; what it returns is checked at every call."""
     function, what = load_function(name, "estimators")
 
@@ -243,17 +243,17 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
     'pass-at-k(k=4)'
     """
     key = repr(entry)
-    if key not in _FOUND:
+    if key not in _LOADED:
         estimator = _find(entry)
         if ":" in estimator.name:  # A user's file may change.
             return estimator
-        _FOUND[key] = estimator
-    return _FOUND[key]
+        _LOADED[key] = estimator
+    return _LOADED[key]
 
 
 # Built-in estimators by their entries: equal entries give one object, by which laws are
 # tabulated once.
-_FOUND: dict[str, Estimator] = {}
+_LOADED: dict[str, Estimator] = {}
 
 
 def _find(entry: EstimatorEntry) -> Estimator:
@@ -261,7 +261,7 @@ def _find(entry: EstimatorEntry) -> Estimator:
     name, length = given.pop("name"), given.pop("length", None)
     if ":" in name:
         declared = {key: given.pop(key) for key in _DECLARATIONS if key in given}
-        estimator = _users_own(name, declared)
+        estimator = _from_module(name, declared)
         # Its signature and its annotations are the user's, too.
         with guard(f"estimators = {name}: cannot read its parameters"):
             estimator = _with_parameters(estimator, given)

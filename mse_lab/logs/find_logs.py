@@ -49,7 +49,7 @@ class LogSource:
     left_out: list[LeftOut] = field(default_factory=list)
 
 
-class _Found(NamedTuple):
+class _Recognised(NamedTuple):
     """The files at some paths: those of a form, of none, and why some cannot be read."""
 
     known: dict[Path, Form]
@@ -127,7 +127,7 @@ def _each_once(paths: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
 
 
 def _refuse_unknown(
-    name: str, paths: Sequence[Path], found: _Found, given: GivenColumns
+    name: str, paths: Sequence[Path], found: _Recognised, given: GivenColumns
 ) -> NoReturn:
     """Say why nothing at some paths is a log."""
     for path in [one for one in found.unknown if one in paths] or found.unknown[:1]:
@@ -146,9 +146,9 @@ def _refuse_unknown(
     )
 
 
-def _recognise_all(paths: Sequence[Path], given: GivenColumns) -> _Found:
+def _recognise_all(paths: Sequence[Path], given: GivenColumns) -> _Recognised:
     """Find the form of every file at some paths."""
-    found = _Found({}, [], [])
+    found = _Recognised({}, [], [])
     for path in paths:
         for file in _files(path):
             try:
@@ -165,7 +165,7 @@ def _recognise_all(paths: Sequence[Path], given: GivenColumns) -> _Found:
     return found
 
 
-def _passed_over(found: _Found) -> Iterator[LeftOut]:
+def _passed_over(found: _Recognised) -> Iterator[LeftOut]:
     if found.unknown:
         what = "file(s) of other columns: left out"
         yield LeftOut(len(found.unknown), what, where=str(found.unknown[0]))

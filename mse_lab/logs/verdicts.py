@@ -24,7 +24,7 @@ LIMITS: Mapping[str, float] = {
 }
 
 # The value of a check, its finding, and the action; None where the log lacks the numbers.
-_Found = tuple[float, str, str] | None
+_Finding = tuple[float, str, str] | None
 
 
 class LogVerdict(NamedTuple):
@@ -49,7 +49,7 @@ class LogVerdict(NamedTuple):
         return f"OK    {self.finding} (limit {limit})."
 
 
-def _silent(summary: Summary) -> _Found:
+def _silent(summary: Summary) -> _Finding:
     if not summary.grouped:
         return None
     kind = "Most got the largest reward: take harder prompts."
@@ -63,7 +63,7 @@ def _silent(summary: Summary) -> _Found:
     )
 
 
-def _truncated(summary: Summary) -> _Found:
+def _truncated(summary: Summary) -> _Finding:
     cut_N = summary.truncated_N
     if summary.truncated is None or cut_N is None:
         return None
@@ -75,7 +75,7 @@ def _truncated(summary: Summary) -> _Found:
     return summary.truncated.value, finding, action
 
 
-def _copies(summary: Summary) -> _Found:
+def _copies(summary: Summary) -> _Finding:
     if summary.duplicates is None:
         return None
     return (
@@ -86,7 +86,7 @@ def _copies(summary: Summary) -> _Found:
     )
 
 
-def _drift(summary: Summary) -> _Found:
+def _drift(summary: Summary) -> _Finding:
     drift, (least, most) = summary.drift, summary.groups.range
     if not np.isfinite(drift.value):
         return None
@@ -98,7 +98,7 @@ def _drift(summary: Summary) -> _Found:
     )
 
 
-def _mismatch(summary: Summary) -> _Found:
+def _mismatch(summary: Summary) -> _Finding:
     mismatch = summary.mismatch
     if mismatch is None:
         return None
@@ -109,7 +109,7 @@ def _mismatch(summary: Summary) -> _Found:
     )
 
 
-_CHECKS: Mapping[str, Callable[[Summary], _Found]] = {
+_CHECKS: Mapping[str, Callable[[Summary], _Finding]] = {
     **{"silent": _silent, "truncated": _truncated, "copies": _copies},
     **{"drift": _drift, "mismatch": _mismatch},
 }

@@ -24,7 +24,7 @@ from mse_lab.probe.prompt_templates import TEMPLATES, load_template
 from mse_lab.probe.prompts import (
     Prompt,
     column_names,
-    find_column,
+    column_value,
     is_chat,
     load_prompts,
 )
@@ -83,14 +83,14 @@ def _find_fields(values: Mapping[str, Any], where: str, named: Mapping[str, str]
     columns = {}
     for field, usual in COLUMNS.items():
         names = [named[field]] if field in named else usual
-        present = [name for name in names if find_column(values, name) is not None]
+        present = [name for name in names if column_value(values, name) is not None]
         if not present:
             raise InputError(
                 f"{where}: no column is called {' or '.join(names)}, but "
                 f"{shorten(', '.join(column_names(values)))}; "
                 f"name the {field}'s by --{field}"
             )
-        value = find_column(values, present[0])
+        value = column_value(values, present[0])
         if field == "answer" and isinstance(value, Mapping | list):
             raise InputError(
                 f"{where}: {present[0]} = {shown(value)}: no answer; name one by --answer: "
@@ -155,7 +155,7 @@ def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
     fields = _find_fields(first.values, first.where, wanted.fields)
-    chat = is_chat(find_column(first.values, fields.problem))
+    chat = is_chat(column_value(first.values, fields.problem))
     config = Prompts(source=name, fields=fields, template="none", chat=chat)
     prompts = load_prompts(config, root)
     if wanted.reward is None:

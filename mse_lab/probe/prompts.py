@@ -57,10 +57,10 @@ def column_names(values: Mapping[str, Any], above: str = "") -> list[str]:
     return names
 
 
-def find_column(values: Mapping[str, Any], name: str) -> Any:
+def column_value(values: Mapping[str, Any], name: str) -> Any:
     """Give a column of a row, by its name or a dotted one; None if there is no such one.
 
-    >>> find_column({"reward_model": {"ground_truth": "4"}}, "reward_model.ground_truth")
+    >>> column_value({"reward_model": {"ground_truth": "4"}}, "reward_model.ground_truth")
     '4'
     """
     if name in values:
@@ -76,7 +76,7 @@ def _choose(row: Row, name: str) -> str:
 def _required(row: Row, name: str, fields: Fields) -> Any:
     """Return a field of a row; refuse the row if it is missing."""
     field = getattr(fields, name)
-    value = find_column(row.values, field)
+    value = column_value(row.values, field)
     if value is None or not str(value).strip():
         remedy = "" if field in row.values else f", or {_choose(row, name)}"
         raise InputError(f"{row.where}: {field} is missing or empty; fill it in{remedy}")
@@ -117,7 +117,7 @@ def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Rec
     record = row.values | {"id": identity, "problem": _problem(row, fields)}
     if answered:
         record["answer"] = _required(row, "answer", fields)
-    if (category := find_column(row.values, fields.category)) is not None:
+    if (category := column_value(row.values, fields.category)) is not None:
         record["category"] = category
     elif fields.category in row.values:
         record["category"] = None

@@ -178,7 +178,7 @@ def identify_reward(reward: Reward, name: str) -> str:
     return "" if function is None else identify_named(function, name)
 
 
-def kind_of(prompt: Prompt, reward: Reward) -> str:
+def reward_kind(prompt: Prompt, reward: Reward) -> str:
     """Write what a prompt's completions and their rewards depend on, its id aside.
 
     A built-in reward reads the answer alone, a user's function the whole row.

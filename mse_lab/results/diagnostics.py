@@ -74,7 +74,7 @@ def _count_ends(
     )
 
 
-def summarise(
+def diagnostics_of(
     rewards: Sequence[Floats],
     summaries: Sequence[CompletionSummary],
     names: Mapping[int, str],
@@ -119,7 +119,7 @@ def diagnose(
 ) -> Diagnostics:
     """Describe the completions of a run; `names` has the text of every end token."""
     size = pools.rewards_PN.shape[1] + pools.reference_rewards_PN.shape[1]
-    return summarise(
+    return diagnostics_of(
         list(pools.reference_rewards_PN),
         summaries,
         names,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Who has made a figure: what `report.drawing` writes into its metadata, which all kinds of
 # files that it draws have at their beginning or end.
 MAKER = "mse_lab, how far is the policy gradient"
-_OWN = (MAKER.encode(), b"<title>How far is the policy gradient")
+_OUR_MARKS = (MAKER.encode(), b"<title>How far is the policy gradient")
 _READ_BYTES = 4096
 
 # How texts begin that are made of a run, or mark its folder.
@@ -37,7 +37,7 @@ _BEGINNINGS = {
 }
 
 
-def is_own(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     """Whether a file that others may have, too, is this package's, which replaces no other.
 
     A link is somebody's.
@@ -50,7 +50,7 @@ def is_own(path: Path) -> bool:
         ends = begins + file.read()
     if beginning := _BEGINNINGS.get(path.name):
         return re.match(beginning, begins) is not None
-    return any(mark in ends for mark in _OWN)
+    return any(mark in ends for mark in _OUR_MARKS)
 
 
 def exists(path: Path) -> bool:
@@ -98,7 +98,7 @@ def open_intact(path: Path, remedy: str) -> Iterator[BinaryIO]:
 
 def write_output(path: Path, content: bytes) -> None:
     """Write a figure or page; somebody's own file of that name is left alone."""
-    if (path.exists() or path.is_symlink()) and not is_own(path):
+    if (path.exists() or path.is_symlink()) and not is_ours(path):
         raise InputError(
             f"{path}: is somebody's own, and is not written over; move it, or name another "
             "file by --out"

@@ -18,7 +18,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import (
     exists,
-    is_own,
+    is_ours,
     remove,
     write_arrays,
     write_json,
@@ -105,7 +105,7 @@ class ResultsFolder:
         What other commands make may be there without a run: they make it of the project's
         run of this name.
         """
-        if self.has(MARK) and (self.has_tables() or is_own(self.file(MARK))):
+        if self.has(MARK) and (self.has_tables() or is_ours(self.file(MARK))):
             return
         foreign = [
             name
@@ -120,7 +120,7 @@ class ResultsFolder:
 
     def _is_anothers(self, name: str) -> bool:
         """Whether a file that commands make of a run is there, and was not made so."""
-        return name in MADE and self.has(name) and not is_own(self.file(name))
+        return name in MADE and self.has(name) and not is_ours(self.file(name))
 
     def refuse_other(self, probe: Probe, identity: Mapping[str, str]) -> None:
         """Refuse a folder whose run, finished or begun, is of another configuration.

@@ -23,7 +23,7 @@ from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, Question, Stopped, de
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
-from mse_lab.results.diagnostics import summarise
+from mse_lab.results.diagnostics import diagnostics_of
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.looks import COMPLETIONS, MOST_SCORED, Look, keyed_order, looks
 from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
@@ -114,7 +114,7 @@ def warn_of_samples(
     rewards = [
         np.concatenate([block.sample.rewards_N for block in each]) for each in prompts
     ]
-    found = summarise(
+    found = diagnostics_of(
         rewards,
         [block.completions for block in blocks],
         subject.policy.end_texts,
@@ -161,7 +161,7 @@ class _Looks:
         self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
         differ = sum(map(rewards_differ, self.prompts))
         if not differ and not self._shown:
-            line.tell(partial(_first_completions, subject, order, sampled))
+            line.write(partial(_first_completions, subject, order, sampled))
             self._shown = True
         if differ < LEAST_SIGNALS:
             line.say(look.prompts, look.drawn, f"rewards differ within {differ} so far")
@@ -222,8 +222,8 @@ def sample_until(
             deadline.count(size([batch]))
             return sample_batch(subject, batch, checked=order[0])
 
-        line.tell(partial(first_prompt, subject))
-        line.tell(lambda: [f"drawing ends with the verdict, or at {most:,} completions"])
+        line.write(partial(first_prompt, subject))
+        line.write(lambda: [f"drawing ends with the verdict, or at {most:,} completions"])
         lengths = list(map(len, subject.tokens))
         for look in takewhile(deadline.allows, possible):
             batches = look.batches(order, lengths)

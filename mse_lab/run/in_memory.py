@@ -44,7 +44,7 @@ from mse_lab.run.advise import (
 )
 from mse_lab.run.finish import conclude
 from mse_lab.run.prepare import RunSpec, attach_model, identify_prompts
-from mse_lab.run.run_probe import execute, measure_prompts
+from mse_lab.run.run_probe import execute_run, measure_prompts
 from mse_lab.run.subject import Inputs, make_subject
 
 # The analysis of what was measured, its checks, and its warnings.
@@ -135,7 +135,7 @@ def measure_model(given: InMemoryInputs, *, shown: bool) -> AnalysedModel:
     """Measure a model in memory, with a progress bar if `shown`."""
     with borrow_model(given) as (inputs, policy):
         if isinstance(inputs, RunSpec):
-            done = execute(inputs, policy=policy, shown=shown)
+            done = execute_run(inputs, policy=policy, shown=shown)
             return read_result(inputs.results.path), done.checks, done.warnings
         subject, store = make_subject(inputs, policy), dict[Item, PromptMeasurement]()
         measure_prompts(subject, store, range(len(inputs.prompts)), shown=shown)

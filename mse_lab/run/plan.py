@@ -62,7 +62,7 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | None:
     """Measure two prompts of a probe where they are missing; extrapolate the others.
 
     With `fresh` an earlier run is removed first. None of a run that is finished already.
-    Errors are those of `execute`.
+    Errors are those of `execute_run`.
     """
     if find_finished(spec, fresh=fresh):
         return None

@@ -130,7 +130,7 @@ class Progress:
             bar.ncols = width - 1
         bar.refresh()
 
-    def tell(self, lines: Callable[[], Sequence[str]]) -> None:
+    def write(self, lines: Callable[[], Sequence[str]]) -> None:
         """Show lines that stay; they are made only where they are shown."""
         if self._hidden:
             return
@@ -142,4 +142,4 @@ class Progress:
         """Show what so many prompts and completions tell."""
         seconds = time.monotonic() - self._began
         drawn_so = f"{prompts} prompts, {drawn:,} completions, {duration(round(seconds))}"
-        self.tell(lambda: [f"{drawn_so}: {words}"])
+        self.write(lambda: [f"{drawn_so}: {words}"])

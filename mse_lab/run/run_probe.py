@@ -62,7 +62,7 @@ def measure_prompts(
         fill(store, [((index,),) for index in indices], measure, processes, line)
 
 
-def execute(
+def execute_run(
     spec: RunSpec, *, policy: Policy | None = None, fresh: bool = False, shown: bool = True
 ) -> Outcome:
     """Measure a probe, or resume its run where an earlier start stopped.

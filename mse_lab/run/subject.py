@@ -20,7 +20,7 @@ from mse_lab.policy.policy import Policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import Reward, kind_of, reward_completions
+from mse_lab.probe.rewards import Reward, reward_completions, reward_kind
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import Check
@@ -105,7 +105,7 @@ class Inputs:
         """The kind of each prompt: copies are one kind, but all of a set differ."""
         if self.probe.prompts.population == "these":
             return [prompt.id for prompt in self.prompts]
-        return [kind_of(prompt, self.reward) for prompt in self.prompts]
+        return [reward_kind(prompt, self.reward) for prompt in self.prompts]
 
 
 @dataclass(frozen=True, kw_only=True)

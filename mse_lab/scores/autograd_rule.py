@@ -20,7 +20,7 @@ from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
 from mse_lab.scores.module_hooks import Call, NoExactScore, is_out_of_memory, tensors_in
 
 # Gradients of single completions in a module's own parameters, held at once.
-HELD_BYTES = 2**30
+GRADIENT_BYTES = 2**30
 
 _CASTS = {"to", "type", "type_as", "float", "double", "half", "bfloat16"}
 
@@ -177,7 +177,7 @@ def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
 def too_large_for(rows: int, parameters: Iterable[Tensor]) -> str:
     """Say that so many completions' gradients are too large; nothing if they are not."""
     total = rows * sum(parameter.nbytes for parameter in parameters)
-    if total <= HELD_BYTES:
+    if total <= GRADIENT_BYTES:
         return ""
     return f"{byte_size(total)} of completions' gradients, unfactored"
 

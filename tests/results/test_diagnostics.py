@@ -10,7 +10,13 @@ import pytest
 
 from measurements import make_measurement
 from mse_lab.mse.measurement import describe_tokens
-from mse_lab.results.diagnostics import Diagnostics, EndToken, diagnose, restore, summarise
+from mse_lab.results.diagnostics import (
+    Diagnostics,
+    EndToken,
+    diagnose,
+    diagnostics_of,
+    restore,
+)
 from simulated import make_design
 
 HEALTHY = Diagnostics(
@@ -82,7 +88,7 @@ def test_tokens_of_stop_strings_count_together():
     ends = {"end_ids": np.array([5, 7]), "end_counts": np.array([60, 12])}
     rewards = [np.array([0.0, 1.0])] * 10
     summaries = make_summaries(10, **ends)
-    found = summarise(rewards, summaries, {2: "<end>"}, [96] * 10, binary=True)
+    found = diagnostics_of(rewards, summaries, {2: "<end>"}, [96] * 10, binary=True)
     shares = [(one.id, one.text, one.share) for one in found.end_tokens]
     assert shares == [(-1, "a stop string", 0.75), (2, "<end>", 0.0)]
 
@@ -94,7 +100,7 @@ def test_blocks_of_a_sample_count_by_their_completions():
         for share, ends in ((1.0, [0, 0]), (0.5, [12, 0]))
     )
     rewards = [np.array([0.0, 1.0] * 16), np.zeros(32)]
-    found = summarise(rewards, [few, many] * 2, {2: "<end>"}, [8, 24] * 2, binary=True)
+    found = diagnostics_of(rewards, [few, many] * 2, {2: "<end>"}, [8, 24] * 2, binary=True)
     assert (found.prompts, found.completions) == (2, 32)
     assert found.truncated == (8 * 1.0 + 24 * 0.5) / 32
     assert [one.share for one in found.end_tokens if one.id == 2] == [24 / 64]

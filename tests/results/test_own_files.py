@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.drawing import FIGURE_SUFFIXES, save_figure
-from mse_lab.results.files import is_own
+from mse_lab.results.files import is_ours
 from mse_lab.results.inventory import FILES, MADE, MARK
 
 OWN = "mine\n"
@@ -67,7 +67,7 @@ def test_what_commands_have_made_is_theirs_to_replace(project, tmp_path):
     for words in COMMANDS.values():
         for _ in range(2):
             assert run_mse.main([*words, str(folder)]) == 0
-    assert all(is_own(folder / name) for name in COMMANDS)
+    assert all(is_ours(folder / name) for name in COMMANDS)
 
 
 @pytest.mark.parametrize("suffix", FIGURE_SUFFIXES)

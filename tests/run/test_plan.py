@@ -8,7 +8,7 @@ import run_mse
 from mse_lab.run import memory, run_probe
 from mse_lab.run.plan import plan_probe
 from mse_lab.run.prepare import prepare
-from mse_lab.run.run_probe import execute
+from mse_lab.run.run_probe import execute_run
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def results(folder):
 
 def test_nothing_is_measured_twice(probe, tmp_path, measured):
     """Two plans and a run make what a run alone makes, to the byte."""
-    execute(prepare("small", probe, tmp_path / "alone", tmp_path))
+    execute_run(prepare("small", probe, tmp_path / "alone", tmp_path))
     expected, both = results(tmp_path / "alone"), tmp_path / "both"
     measured.clear()
     for _ in range(2):
@@ -46,7 +46,7 @@ def test_nothing_is_measured_twice(probe, tmp_path, measured):
     assert 0 < plan.seconds <= plan.seconds_high
     assert plan.budget_bytes > plan.peak_memory_bytes > 0
     assert "as the model gets it" in plan.first_prompt[0]
-    execute(prepare("small", probe, both, tmp_path))
+    execute_run(prepare("small", probe, both, tmp_path))
     assert sorted(measured) == list(range(5))
     assert results(both) == expected
 

@@ -117,7 +117,7 @@ def test_without_a_terminal_a_long_run_tells_every_minute(capsys, monkeypatch):
 def show_looks(*, hidden=False):
     """The second start of an advice, which finds 16 completions and may draw 1,000."""
     with Progress("small", "completions", hidden=hidden, most=1000) as line:
-        line.tell(lambda: ["first prompt: 1 2"])
+        line.write(lambda: ["first prompt: 1 2"])
         line.begin(384, 16)
         for more in (184, 368):
             line.show(Tally(more, more / 2, more / 4))

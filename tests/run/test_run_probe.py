@@ -15,7 +15,7 @@ from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.prepare import load, measuring, prepare
 from mse_lab.run.processes import Processes
-from mse_lab.run.run_probe import execute
+from mse_lab.run.run_probe import execute_run
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +109,12 @@ def test_files_of_a_result(finished):
 def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
     probe, out = load_probe(write_probe()), tmp_path / "out"
     spec = prepare("small", probe, out, tmp_path)
-    assert not execute(spec).finished_before
+    assert not execute_run(spec).finished_before
     restarted = Processes()
     restarted.restarted = True
-    assert execute(replace(spec, processes=restarted), fresh=True).finished_before
+    assert execute_run(replace(spec, processes=restarted), fresh=True).finished_before
     # As another start would find it that had begun to load the model before.
     start = measuring(load(spec), PromptMeasurement, fresh=False)
     with pytest.raises(InputError, match="another start has finished it meanwhile"):
         start.__enter__()
-    assert not execute(spec, fresh=True).finished_before
+    assert not execute_run(spec, fresh=True).finished_before

@@ -82,11 +82,11 @@ def test_experts_too_large_for_a_block_are_scored_all_the_same(monkeypatch):
         for answer in find_plan(policy).values()
         if answer.rule.name == "run again one by one"
     )
-    monkeypatch.setattr(autograd_rule, "HELD_BYTES", 10 * held)
+    monkeypatch.setattr(autograd_rule, "GRADIENT_BYTES", 10 * held)
     assert missing_rule(policy, 10) is None
     assert "mlp" in missing_rule(policy, 11)
     assert "unfactored" in missing_rule(policy, 11)
-    monkeypatch.setattr(autograd_rule, "HELD_BYTES", held)
+    monkeypatch.setattr(autograd_rule, "GRADIENT_BYTES", held)
     assert_scores(policy, SOME, 1e-12)
 
 
