@@ -10,6 +10,8 @@ An interval is (value, low, high). Screens, files and the page show it as `1.08 
   where that is more than 100 times the share.
 - A share below 0.01% is `under 0.01%`. Shares and multiples have no powers of ten.
 - Numbers of one prompt have no interval: their ends are NaN.
+- Times and bytes have their own functions, for they change units with their size. Counts
+  are whole, with a comma for thousands, and settings stand as they were typed.
 """
 
 import math

@@ -293,6 +293,11 @@ def _within_assumptions(claim: Claim, claims: Sequence[Claim]) -> Claim:
     return replace(claim, verdict="outside its assumptions", sentence=sentence)
 
 
+def last_name(run: str) -> str:
+    """Name a run beside others: the last part of its name."""
+    return run.rpartition("/")[2]
+
+
 def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
     """Make `claims.csv`: one row a claim; `group_size` empty for a statement as a whole."""
     rows = [

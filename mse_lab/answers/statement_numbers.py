@@ -17,6 +17,7 @@ from mse_lab.answers.claims import (
     Number,
     Statement,
     judge,
+    last_name,
     ratio,
     signed,
 )
@@ -380,16 +381,12 @@ def order_of_runs(runs: Sequence[MeasuredRun], level: float) -> list[Case]:
         return [_open(ORDER, unlike)]
 
     def fall(old: MeasuredRun, new: MeasuredRun, one: str, size: int) -> Number:
-        label = f"{CURVES[one]}, {_last(new)} over {_last(old)}"
+        label = f"{CURVES[one]}, {last_name(new.name)} over {last_name(old.name)}"
         return ratio(label, new.mse_of(one, size), old.mse_of(one, size), level)
 
     pairs = [(*pair, one) for pair in pairwise(runs) for one in CURVES]
     cases = [Case(ORDER, tuple(fall(*one, size) for one in pairs), size) for size in sizes]
     return [Case(ORDER, remark=_say_gradients(runs)), *cases]
-
-
-def _last(run: MeasuredRun) -> str:
-    return run.name.rpartition("/")[2]
 
 
 def _say_gradients(runs: Sequence[MeasuredRun]) -> str:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from mse_lab.arrays import Floats
+from mse_lab.formatting import number
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import (
     SharedPrefix,
@@ -138,9 +139,10 @@ def describe_mismatch(log_ratios_PR: Floats) -> str:
     """Say which sampler explains the completions of a run better than the policy."""
     totals = log_ratios_PR.sum(0)
     best = int(np.argmax(totals))
+    factor = f"e^{number(float(totals[best]), 4)}"
     return (
         f"the completions are not the policy's: «{ALTERNATIVES[best]}» is more likely by a "
-        f"factor of e^{totals[best]:.4g}; draw each completion once, after the same prompt "
-        "tokens, at sampling.temperature, with top-p 1, without top-k, min-p or penalties, "
+        f"factor of {factor}; draw each completion once, after the same prompt tokens, at "
+        "sampling.temperature, with top-p 1, without top-k, min-p or penalties, "
         "and with sampling.stop as the only stop strings"
     )

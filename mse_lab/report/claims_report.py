@@ -4,7 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mse_lab.answers.claims import Claim, ClaimVerdict, Kind, Statement, claims_table
+from mse_lab.answers.claims import (
+    Claim,
+    ClaimVerdict,
+    Kind,
+    Statement,
+    claims_table,
+    last_name,
+)
 from mse_lab.answers.statement_numbers import UNTESTED
 from mse_lab.formatting import with_interval
 from mse_lab.report.rendering import Part, as_text
@@ -37,15 +44,11 @@ def _cite(statement: Statement) -> str:
     return f"{ABBREVIATIONS[name]} {rest}"
 
 
-def _last(run: str) -> str:
-    return run.rpartition("/")[2]
-
-
 def _row(claim: Claim) -> list[str]:
     """Write a verdict, its statement, and the number that decides; or why none does."""
     decided = claim.verdict != "undecided" and not math.isnan(claim.number.estimate.value)
     number = f"{claim.number.label} {with_interval(claim.number.estimate)}"
-    runs = f" ({', '.join(map(_last, claim.runs))})" if len(claim.runs) > 1 else ""
+    runs = f" ({', '.join(map(last_name, claim.runs))})" if len(claim.runs) > 1 else ""
     words = f"{claim.about.short}{runs}: {number if decided else claim.sentence}"
     return [VERDICT_WORDS[claim.verdict], _cite(claim.about), words]
 
@@ -60,7 +63,7 @@ def _side_by_side(title: str, claims: Sequence[Claim], runs: Sequence[str]) -> P
         ]
         for one in dict.fromkeys(claim.about for claim in claims)
     ]
-    return Part(sentences=[title], rows=rows, heads=["", *map(_last, runs)])
+    return Part(sentences=[title], rows=rows, heads=["", *map(last_name, runs)])
 
 
 def claims_parts(claims: Sequence[Claim]) -> Iterator[Part]:

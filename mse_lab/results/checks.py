@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mse_lab.arrays import Floats, divide
+from mse_lab.formatting import number
 
 if TYPE_CHECKING:
     from mse_lab.mse.pools import Pools
@@ -166,7 +167,7 @@ def summary(checks: Sequence[Check]) -> str:
     parts = []
     for check in checks:
         verdict = "ok" if check.ok else "FAILED"
-        figures = "" if check.figure is None else f"{check.figure:.2g} "
-        outcome = f"{figures}(bound {check.bound:.2g}) {verdict}"
+        figures = "" if check.figure is None else f"{number(check.figure, 2)} "
+        outcome = f"{figures}(bound {number(check.bound, 2)}) {verdict}"
         parts.append(f"{check.name} {'not made' if check.ok is None else outcome}")
     return "checks: " + "; ".join(parts)

@@ -8,7 +8,7 @@ run compares estimators on a problem that hardly anybody has.
 import math
 from collections.abc import Sequence
 
-from mse_lab.formatting import share
+from mse_lab.formatting import number, share
 from mse_lab.mse.curves import Points, disagreement
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import pool_moments
@@ -189,8 +189,8 @@ def warn_of_weak_gradient(pools: Pools) -> list[str]:
     if norm2 > STANDARD_ERRORS * error or not (pools.reward_variance_P > 0).any():
         return []
     return [
-        f"the aggregate's ||g||^2 = {norm2:.3g} is within {STANDARD_ERRORS:g} standard "
-        f"errors ({error:.3g}) of zero: relative and scale-free MSE and cosines mean "
+        f"the aggregate's ||g||^2 = {number(norm2)} is within {STANDARD_ERRORS:g} standard "
+        f"errors ({number(error)}) of zero: relative and scale-free MSE and cosines mean "
         "little; take more completions in pool.reference, or more prompts"
     ]
 
@@ -228,7 +228,7 @@ def warn_of_few_degrees(pools: Pools, points: Points) -> list[str]:
     wanted = (FEW_DEGREES + 2) / (degrees + 2) * (replicates + 1) - 1
     blocks = math.ceil(wanted * key.group_size / pools.largest_group)
     return [
-        f"too few effective degrees of freedom ({degrees:.1f}, {key.estimator} at "
+        f"too few effective degrees of freedom ({number(degrees, 2)}, {key.estimator} at "
         f"G = {key.group_size}): a few prompts, or a few completions, carry the MSE, and "
         "intervals may cover less than they say; more prompts like these would do, or "
         f"pool.replicate={blocks * pools.largest_group}"
@@ -244,8 +244,9 @@ def warn_of_disagreement(points: Points) -> list[str]:
     ]
     return [
         f"{key.estimator} at G = {key.group_size}: the replicates give "
-        f"{float(measured.point.mse):.4g}, its law {float(law.point.mse):.4g} "
-        f"(p = {p_value:.1g}); one of them is wrong"
+        f"{number(float(measured.point.mse), 4)}, its law "
+        f"{number(float(law.point.mse), 4)} (p = {number(p_value, 1)}); one of them is "
+        "wrong"
         for key, measured, law, p_value in both
         if p_value < FAMILY_WISE / len(both)
     ]

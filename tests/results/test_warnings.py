@@ -65,7 +65,7 @@ def test_the_degrees_of_one_prompt_by_its_law():
     pools = make_design(rng, 1).draw(rng, 16, 2, 8)
     curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=100.0))
     [said] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
-    assert "(3.0, grpo at G = 4)" in said
+    assert "(3, grpo at G = 4)" in said
     assert warnings.warn_of_few_degrees(pools, {}) == []
 
 
