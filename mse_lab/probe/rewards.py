@@ -5,7 +5,6 @@ without special tokens. `REWARDS` lists the built-in rewards; a user's function 
 `load_reward`, in one of the forms of `reward_functions.py`.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -186,7 +185,7 @@ def reward_kind(prompt: Prompt, reward: Reward) -> str:
     known = {key: value for key, value in prompt.record.items() if key != "id"}
     if reward in REWARDS.values():
         known = {"answer": str(known.get("answer"))}
-    return json.dumps([prompt.turns, known], default=repr)
+    return repr((prompt.turns, known))
 
 
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:

@@ -138,7 +138,7 @@ def test_copies_of_a_prompt_are_one(measure, probe, tmp_path, capsys):
 
 
 def test_what_a_users_reward_is_given_makes_a_kind(probe):
-    rows = [{"id": name, "answer": 1, "level": name > "a"} for name in "abc"]
+    rows = [{"id": name, "answer": 1, "level": name > "a", (0, 1): {}} for name in "abc"]
     prompts = [Prompt(row["id"], "1 2", "", row) for row in rows]
     known = UserReward(lambda text, row: row["level"], "levels")
     for reward, kinds in ((known, 2), (integer, 1)):
