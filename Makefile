@@ -38,7 +38,7 @@ test: $(VENV)/installed-test
 fuzz: $(VENV)/installed-test
 	FUZZ_CASES=3000 $(BIN)/python -m pytest tests/fuzz
 
-# Speed beside the obvious loop and one plain pass, half an hour; QUICK=1 takes a minute.
+# Speed beside the obvious loop and one plain pass, half an hour; QUICK=1 takes two minutes.
 bench: $(VENV)/installed-bench
 	$(BIN)/python tests/benchmarks/speed.py $(if $(QUICK),--quick)
 

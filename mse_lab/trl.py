@@ -263,6 +263,7 @@ def refuse_trainer(args: Any, given: Mapping[str, Any]) -> None:
             f"use GRPOTrainer of trl=={TRL_VERSION}.*"
         )
     model = given["model"]
+    # torch has no public name for a module that was compiled, in place or in a wrapper.
     compiled = getattr(model, "_compiled_call_impl", None) is not None
     if compiled or hasattr(model, "_orig_mod") or args.torch_compile:
         raise InputError("a compiled model cannot be measured; do not compile it")

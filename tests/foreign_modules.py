@@ -172,9 +172,17 @@ class AddsInPlace(InPlace):
         return y
 
 
+class AddsToProduct(AddsInPlace):
+    """The same without a bias: the result is no view."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(H, H, bias=False, dtype=torch.float64)
+
+
 class GivesView(Tanh):
     def forward(self, x):
-        return (self.weight * x).view(x.shape)
+        return (self.weight * x).mT.mT
 
 
 class AddsToView(AddsInPlace):
@@ -258,6 +266,7 @@ MODULES = {
     "experts in a list": Experts,
     "used without a call": Bypass,
     "result changed in place": AddsInPlace,
+    "product changed in place": AddsToProduct,
     "view changed in place": AddsToView,
     "positions": Positions,
     "positions without a batch": BarePositions,

@@ -71,6 +71,7 @@ def _is_part(model: nn.Module) -> bool:
 
 def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
     """Refuse backward hooks: they may change the gradients and those of the checks."""
+    # torch lists hooks under private names alone.
     kinds = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")
     for name, part in (*model.named_modules(), *model.named_parameters()):
         if any(getattr(part, kind, None) for kind in kinds):

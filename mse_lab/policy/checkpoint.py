@@ -205,6 +205,7 @@ def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:
 
 def refuse_forward(location: Location, model: Any) -> None:
     """Refuse a model that contains an adapter or does not take `logits_to_keep`."""
+    # transformers says it by this name, or in an error.
     if getattr(model, "_hf_peft_config_loaded", False):
         raise location.refuse(
             "it is a saved adapter", "give it as model.adapter, and its base as model.path"

@@ -17,7 +17,13 @@ from torch.overrides import TorchFunctionMode
 
 from mse_lab.formatting import byte_size
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
-from mse_lab.scores.module_hooks import Call, NoExactScore, is_out_of_memory, tensors_in
+from mse_lab.scores.module_hooks import (
+    Call,
+    NoExactScore,
+    changes,
+    is_out_of_memory,
+    tensors_in,
+)
 
 # Gradients of single completions in a module's own parameters, held at once.
 GRADIENT_BYTES = 2**30
@@ -31,7 +37,7 @@ class _Use(NamedTuple):
     name: str
     biased: str | None
     input: Tensor
-    version: int
+    changes: int  # Of the side, before the use.
     counts: Tensor | None
     result: Tensor
 
@@ -82,7 +88,7 @@ class _Uses(TorchFunctionMode):
     ) -> Tensor:
         # Part of the graph where a parameter is used twice in a row.
         leaf = y if y.requires_grad else y.requires_grad_()
-        self.entries.append(_Use(name, biased, x.detach(), x._version, counts, leaf))
+        self.entries.append(_Use(name, biased, x.detach(), changes(x), counts, leaf))
         return leaf.clone()
 
     def _multiply(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
@@ -112,7 +118,7 @@ class _Uses(TorchFunctionMode):
         """Whether each is used once, in this way, and no input was overwritten since."""
         pairs = [(use.name, use.biased) for use in self.entries]
         used = sorted(name for pair in pairs for name in pair if name is not None)
-        changed = any(use.input._version != use.version for use in self.entries)
+        changed = any(changes(use.input) != use.changes for use in self.entries)
         return used == sorted(names) and not changed and not self.other
 
 

@@ -41,6 +41,7 @@ class _Experts:
         self.first = "gate_up_proj" if module.has_gate else "up_proj"
         self._parameters = dict(module.named_parameters(recurse=False))
         self._transposed = module.is_transposed
+        # What the gate does differs by model, and is known by this name alone.
         self._activate = module._apply_gate if module.has_gate else module.act_fn
         forward = inspect.signature(type(module).forward)
         bound = forward.bind(module, *call.args, **call.kwargs)
@@ -97,6 +98,7 @@ def are_fused_experts(call: Call) -> bool:
     return (
         all(hasattr(module, mark) for mark in _MARKS)
         and not module.has_post_expert_norm
+        # Set where a process has some of the experts; no public name says so.
         and not getattr(module, "_is_expert_parallel", False)
         and all("." not in local for local in call.names)
         and len(call.inputs) == 3
@@ -171,12 +173,12 @@ _CLOSED: dict[type, Callable[[Any, Tensor, Tensor], Factors]] = {
 
 
 def _is_as_written(call: Call) -> bool:
-    """Whether a call computed what the module's type says, of its parameters as stored."""
+    """Whether a call computed what the module's type says, of its parameters as stored.
+
+    A hook, or another forward, may give something else: the module is run once more, with
+    and without them. What a hook before the call changes is in the call's inputs.
+    """
     module = call.module
-    # Ours is one hook; another may change the result. Accelerate's forward moves it between
-    # devices. What a hook before it changes is in the call's inputs.
-    hooked = len(module._forward_hooks) > 1
-    replaced = "forward" in vars(module) and not hasattr(module, "_hf_hook")
     stored = all(
         local in ("weight", "bias") and type(getattr(module, local)) is nn.Parameter
         for local in call.names
@@ -185,12 +187,17 @@ def _is_as_written(call: Call) -> bool:
         module.max_norm is None and not module.scale_grad_by_freq
     )
     single = len(call.inputs) == len(call.results) == 1
-    return type(module) in _CLOSED and stored and plain and single and not hooked | replaced
+    if not (type(module) in _CLOSED and stored and plain and single):
+        return False
+    (x,), (found,) = call.inputs, call.run(call.values())
+    return agree(type(module).forward(module, x.to(found.device)), found)
 
 
 def _closed_form(call: Call, gradients: list[Tensor]) -> Factors:
     (x,), (d,) = call.inputs, gradients
-    x, d = call.split(x).to(d.device), d if call.common else call.split(d)
+    # A strided factor would be multiplied row by row.
+    x = call.split(x.to(d.device).contiguous())
+    d = d if call.common else call.split(d)
     found = _CLOSED[type(call.module)](call.module, x, d)
     weight = found["weight"]
     by_token = x.dim() == 3 and x.shape[1] == call.batch.tokens

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
-from transformers.pytorch_utils import Conv1D
 
 
 def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
@@ -52,6 +51,11 @@ def tensors_in(value: Any) -> list[Tensor]:
 def results_in(value: Any) -> list[Tensor]:
     """List the tensors that a gradient can come back through, those of real numbers."""
     return [tensor for tensor in tensors_in(value) if tensor.is_floating_point()]
+
+
+def changes(tensor: Tensor) -> int:
+    """Count how often a tensor was changed in place."""
+    return tensor._version  # torch gives the count by no public name.
 
 
 def _lead(tensor: Tensor) -> int:
@@ -121,7 +125,7 @@ class Call:
         given = self.args, self.kwargs, self.results
         self.args, self.kwargs, self.results = map_tensors(Tensor.detach, given)
         self.inputs = tensors_in((self.args, self.kwargs))
-        self._versions = [tensor._version for tensor in self.inputs]
+        self._changes = [changes(tensor) for tensor in self.inputs]
 
     @property
     def common(self) -> bool:
@@ -132,7 +136,7 @@ class Call:
     @property
     def changed(self) -> bool:
         """Whether an input was written over since the call."""
-        return [tensor._version for tensor in self.inputs] != self._versions
+        return [changes(tensor) for tensor in self.inputs] != self._changes
 
     @property
     def attributed(self) -> bool:
@@ -187,14 +191,10 @@ def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator
             module.forward = before
 
 
-def is_product(module: nn.Module) -> bool:
-    """Whether a module multiplies with a matrix, and does not keep the product."""
-    return type(module) in (nn.Linear, Conv1D)
-
-
-def _make_contiguous(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Make factors contiguous: a strided one would be multiplied row by row."""
-    return tuple(map_tensors(Tensor.contiguous, args))
+def _is_view(tensor: Tensor) -> bool:
+    """Whether it is other tensors' memory in another shape, as products with biases are."""
+    step = tensor.grad_fn
+    return step is not None and step.name() == "ViewBackward0"
 
 
 def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) -> Tensor:
@@ -211,9 +211,9 @@ def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) ->
         # A model may add to what a layer gives in place, which a leaf forbids.
         looked_up = not any(given.is_floating_point() for given in call.inputs)
         return tensor if looked_up else tensor.clone()
-    if several or is_product(call.module):
-        # One result may be computed from another, and products are often views, which lose
-        # their hooks where they are changed in place: the model goes on with a copy.
+    if several or call.common or _is_view(tensor):
+        # One result may be computed from another, and a view loses its hooks where it is
+        # changed in place: the model goes on with a copy.
         tensor = tensor.clone()
     exposed.append(tensor)
     return tensor
@@ -249,9 +249,6 @@ class ModuleHooks:
                 hook = partial(self._forward, owner, names)
                 handle = module.register_forward_hook(hook, with_kwargs=True)
                 self._stack.callback(handle.remove)
-                if is_product(module):
-                    handle = module.register_forward_pre_hook(_make_contiguous)
-                    self._stack.callback(handle.remove)
             yield
 
     def _see_tokens(

@@ -156,11 +156,8 @@ class Recorder(ModuleHooks):
 
     def _reduce(self, name: str) -> None:
         factors, parameter = self._factors.pop(name), self._policy.parameters[name]
-        reference = None
-        if self._reference is not None:
-            # Zero where no completion of the reference used it.
-            none = torch.zeros(parameter.shape, dtype=parameter.dtype)
-            reference = self._reference.get(name, none.to(parameter.device))
+        # None where no completion of the reference used it.
+        reference = (self._reference or {}).get(name)
         reduced = reduce_factors(factors, reference, parameter.shape)
         if self._weighted is not None:
             weights_N = torch.from_numpy(self._weighted.weights_N).to(parameter.device)

@@ -155,10 +155,10 @@ class _Trial(ModuleHooks):
 
 def _hand_up(policy: Policy, owned: Owned, doubts: dict[str, str]) -> Owned:
     """Let surrounding modules answer for those in doubt, and for their like."""
-    patterns = {kind(owner): reason for owner, reason in doubts.items()}
+    patterns = {_kind(owner): reason for owner, reason in doubts.items()}
     found: Owned = {}
     for owner, names in owned.items():
-        reason = patterns.get(kind(owner))
+        reason = patterns.get(_kind(owner))
         parent, _, last = owner.rpartition(".")
         if reason is None:
             found.setdefault(owner, {}).update(names)
@@ -197,10 +197,10 @@ def _make_plan(policy: Policy) -> ScoringPlan:
     }
 
 
-def kind(name: str) -> str:
+def _kind(name: str) -> str:
     """Give a pattern for a name and its like in other layers.
 
-    >>> kind("layers.10.mlp")
+    >>> _kind("layers.10.mlp")
     'layers[.][0-9]+[.]mlp'
     """
     return re.sub(r"\d+", "[0-9]+", name.replace(".", "[.]"))

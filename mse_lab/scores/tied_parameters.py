@@ -100,15 +100,13 @@ def _tensor_cores(factors: Sequence[Factor]) -> Iterator[None]:
 
 
 def reduce_factors(
-    factors: Sequence[Factor], reference: Tensor | None, shape: torch.Size | None = None
+    factors: Sequence[Factor], reference: Tensor | None, shape: torch.Size
 ) -> Reduced:
     """Reduce the scores of one parameter, a factor for each use, to their inner products.
 
     Products of two gradients are summed in float32 or better, sums over slices in float64.
-    The shape is needed where there is no reference.
     """
     if reference is not None:
-        reference, shape = at_least_float32(reference), reference.shape
-    assert shape is not None
+        reference = at_least_float32(reference)
     with _tensor_cores(factors):
         return _reduce([exact_factor(factor) for factor in factors], reference, shape)

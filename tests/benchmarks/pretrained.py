@@ -1,52 +1,57 @@
 """Where does the time of an advice on a pretrained model go?
 
-    python tests/benchmarks/pretrained.py [PROBE] [--set KEY=VALUE] [--prompts N] [--long]
+    python tests/benchmarks/pretrained.py [PROBE] [--set KEY=VALUE] [--batches N]
+    python tests/benchmarks/pretrained.py --long
 
-A block of completions of each of the first prompts of a probe is drawn and scored as an
-advice does it: one pass that gives log-probabilities, the Gram matrix and a sketch of the
-prompt's gradient. Printed are processor seconds of loading, the shares of a block's steps,
-and its time beside `generate` and beside a plain forward and backward pass of the same
-distinct rows. All take turns in one process, so ratios of one run compare where seconds do
-not. `--long` scores a random model of 25M parameters behind 500 prompt tokens instead. Set
-OMP_NUM_THREADS=1 for one thread, and PYTHONPATH to measure another checkout.
+The first batches of a probe's advice are measured by the code that an advice runs: prompts
+of one length are drawn together, rewarded, and the completions of each are scored in one
+pass, which gives their log-probabilities, the Gram matrix and a sketch of the prompt's
+gradient. Printed are processor seconds of loading, the shares of a batch's steps, and
+drawing beside `generate` and scoring beside a plain forward and backward pass of the same
+distinct rows. A batch's steps follow each other in one process, so ratios of one run
+compare where seconds do not. The default probe takes two minutes, most of them for what is
+compared with.
+
+`--long` scores 16 completions of 64 tokens behind 500 of a prompt instead, by two layers of
+a random model of 25M parameters; it takes three minutes. Set OMP_NUM_THREADS=1 for one
+thread, and PYTHONPATH for the folder of a model that a package installs.
 """
 
 import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from operator import truediv
+from dataclasses import replace
 from pathlib import Path
-from resource import RUSAGE_SELF, getrusage
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 from torch import Tensor
 
 sys.path += map(str, Path(__file__).resolve().parents[1:3])
 
-from models import write_numbers
+from benchmarks.cases import MEDIUM, ROOT, Case
+from benchmarks.speed import score
+from benchmarks.turns import ratio
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.policy import Policy, load_policy
-from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.sampling import draw
+from mse_lab.policy.policy import Policy
 from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.streams import uniforms
+from mse_lab.run import sample
+from mse_lab.run.advise import LARGEST_BLOCK
+from mse_lab.run.looks import keyed_order, looks
+from mse_lab.run.loop import Batch
+from mse_lab.run.prepare import load, prepare
+from mse_lab.run.subject import Drawn, Subject
 from mse_lab.scores import recorder
-from mse_lab.scores.recorder import Weighted
-from mse_lab.scores.score_block import score_block
 from mse_lab.scores.sketches import Sketch
 
-ROOT = Path(__file__).resolve().parents[2]
-STEPS = ("draw", "forward", "input gradients", "Gram", "sketch")
+SCORING = ("forward", "input gradients", "Gram", "sketch")
+STEPS = ("draw", "reward", *SCORING, "all else")
 
 
 class Clock:
@@ -74,122 +79,102 @@ class Clock:
             self._turn()
             self._running.pop()
 
-    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function whose calls are this step."""
+    @contextmanager
+    def counting(self, name: str, owner: Any, attribute: str) -> Iterator[None]:
+        """Count calls of a function, by its owner and name, as this step's."""
+        function = getattr(owner, attribute)
 
         def call(*given: Any, **named: Any) -> Any:
             with self.step(name):
                 return function(*given, **named)
 
-        return call
+        with mock.patch.object(owner, attribute, call):
+            yield
 
 
-def score(policy: Policy, prompt: list[int], block: Completions, clock: Clock) -> None:
-    """Score a block as an advice does, its steps by the clock."""
-    keeper, weights_N = Sketch(policy.parameters, 0), np.linspace(-1, 1, len(block))
-    backward, reduced = Tensor.backward, recorder.reduce_factors
+def measure(subject: Subject, batch: Batch, clock: Clock) -> list[Completions]:
+    """Measure a batch as an advice does, by the clock; give what was scored of each."""
+    scored, score_block = [], sample.score_block
+
+    def noted(policy: Any, prompt: Any, block: Completions, *rest: Any, **how: Any) -> Any:
+        scored.append(block.distinct()[0])
+        return score_block(policy, prompt, block, *rest, **how)
+
     with (
-        mock.patch.object(keeper, "add", clock.timed("sketch", keeper.add)),
-        mock.patch.object(Tensor, "backward", clock.timed("input gradients", backward)),
-        mock.patch.object(recorder, "reduce_factors", clock.timed("Gram", reduced)),
-        clock.step("forward"),
+        mock.patch.object(sample, "score_block", noted),
+        clock.counting("draw", sample, "draw_pools"),
+        clock.counting("reward", Drawn, "reward"),
+        clock.counting("forward", sample, "score_block"),
+        clock.counting("input gradients", Tensor, "backward"),
+        clock.counting("Gram", recorder, "reduce_factors"),
+        clock.counting("sketch", Sketch, "add"),
+        clock.step("all else"),
     ):
-        score_block(policy, prompt, block, None, weighted=Weighted(weights_N, keeper))
+        sample.sample_batch(subject, batch, checked=-1)
+    return scored
 
 
-def plain_pass(policy: Policy, prompt: list[int], block: Completions) -> None:
+def plain_pass(policy: Policy, prompt: list[int], distinct: Completions) -> None:
     """Run the distinct completions forward and backward in one batch."""
     with torch.enable_grad(), policy.differentiable():
-        sequence_log_probs(policy, prompt, block.distinct()[0]).sum().backward()
+        sequence_log_probs(policy, prompt, distinct).sum().backward()
     for parameter in policy.parameters.values():
         parameter.grad = None
 
 
-def generate(policy: Policy, prompt: list[int], count: int, positions: int) -> None:
-    """Draw as transformers does."""
-    given = torch.tensor([prompt] * count)
+def generate(subject: Subject, batch: Batch) -> None:
+    """Draw as many completions of the same prompts as transformers does."""
+    prompts = [subject.tokens[item[0]] for item in batch for _ in range(*item[1:])]
+    given = torch.tensor(prompts)
     settings = {"do_sample": True, "top_k": 0, "pad_token_id": 0}
-    policy.model.generate(
+    subject.policy.model.generate(
         given,
         attention_mask=torch.ones_like(given),
-        max_new_tokens=positions,
-        eos_token_id=[*policy.end_tokens] or None,
+        max_new_tokens=subject.probe.sampling.max_new_tokens,
+        eos_token_id=[*subject.policy.end_tokens] or None,
         **settings,
     )
 
 
-def measure_block(policy: Policy, prompt: list[int], numbers_NT: Any, name: str) -> Clock:
-    """Draw and score a block of one prompt, and do what it is compared with."""
-    clock, (count, positions) = Clock(), numbers_NT.shape
-    with clock.step("draw"):
-        block = draw(policy, prompt, numbers_NT, name)
-    score(policy, prompt, block, clock)
+def measure_batch(subject: Subject, batch: Batch) -> dict[str, float]:
+    """Measure a batch, and do what it is compared with: seconds by step."""
+    clock = Clock()
+    scored = measure(subject, batch, clock)
     with clock.step("plain"):
-        plain_pass(policy, prompt, block)
+        for (index, *_), distinct in zip(batch, scored, strict=True):
+            plain_pass(subject.policy, subject.tokens[index], distinct)
     with clock.step("generate"):
-        generate(policy, prompt, count, positions)
-    clock.seconds["distinct"] = len(block.distinct()[0])
-    return clock
+        generate(subject, batch)
+    drawn = sum(len(range(*block)) for _, *block in batch)
+    print(f"{len(batch)} prompts, {drawn} drawn, {sum(map(len, scored))} differentiated")
+    return clock.seconds
 
 
-def show(name: str, values: list[float]) -> None:
-    """Print a ratio's median, smallest and largest."""
-    print(f"  {name:18} {median(values):.2f} ({min(values):.2f} to {max(values):.2f})")
-
-
-def pretrained(name: str, assignments: list[str], prompts: int, count: int) -> None:
-    """Print what a block of a probe's prompts takes."""
-    loading = Clock()
-    with loading.step("load"):
+def load_subject(name: str, assignments: Sequence[str], folder: Path) -> Subject:
+    """Load a probe and its model as an advice does."""
+    clock = Clock()
+    with clock.step("load"):
         probe = load_probe(ROOT / f"probes/{name}.yaml", assignments)
-        policy = load_policy(probe, ROOT)
-    rows, positions = load_prompts(probe.prompts, ROOT), probe.sampling.max_new_tokens
-    tokens = encode_prompts(policy, rows, chat=probe.prompts.chat, new_tokens=positions)
-    # The first one makes the plan of scoring, and is not counted.
-    blocks = [
-        measure_block(
-            policy,
-            tokens[index],
-            uniforms(probe.seed, rows[index].id, "advice", range(count), positions),
-            rows[index].id,
-        ).seconds
-        for index in range(prompts + 1)
-    ][1:]
-    steps = {step: sum(one[step] for one in blocks) / prompts for step in STEPS}
-    whole = sum(steps.values())
-    print(f"{name}: load {loading.seconds['load']:.1f} s, a block of {count} {whole:.2f} s")
-    passes = sum(one["plain"] for one in blocks) / prompts
-    for step, seconds in steps.items():
-        print(f"  {step:18} {seconds / whole:4.0%}, {seconds / passes:.2f} plain passes")
-    scored = [sum(one[step] for step in STEPS[1:]) for one in blocks]
-    plain, generated = ([one[key] for one in blocks] for key in ("plain", "generate"))
-    drawn, distinct = ([one[key] for one in blocks] for key in ("draw", "distinct"))
-    show("score / plain pass", [*map(truediv, scored, plain)])
-    show("draw / generate", [*map(truediv, drawn, generated)])
-    show("distinct", distinct)
+        subject = load(prepare(name, probe, folder, ROOT), LARGEST_BLOCK).subject
+    print(f"{name}: loaded and planned in {clock.seconds['load']:.1f} s")
+    return subject
 
 
-def long_prompts(rounds: int, layers: int) -> None:
-    """Print what scoring 16 completions of 64 tokens behind 500 takes."""
-    with TemporaryDirectory() as folder:
-        path = write_numbers(Path(folder), "25M", 1_000, 512, 1408, layers, 8)
-        probe = load_probe(ROOT / "probes/tiny/base.yaml", [f"model.path={path}"])
-        policy = load_policy(probe, ROOT)
-    rng = np.random.default_rng(0)
-    prompt, tokens_NT = rng.integers(1_000, size=500), rng.integers(1_000, size=(16, 64))
-    ended_N = np.zeros(16, np.bool_)
-    block = Completions(tokens_NT, np.full(16, 64), np.zeros(16), ended_N)
-    ratios, largest = [], 0
-    for _ in range(rounds):
-        clock = Clock()
-        with clock.step("score"):
-            score_block(policy, prompt.tolist(), block, None)
-        largest = largest or getrusage(RUSAGE_SELF).ru_maxrss
-        with clock.step("plain"):
-            plain_pass(policy, prompt.tolist(), block)
-        ratios.append(clock.seconds["score"] / clock.seconds["plain"])
-    print(f"500 + 64, {layers} layers: scored in {largest / 2**20:.2f} GiB")
-    show("score / plain pass", ratios)
+def report(subject: Subject, count: int) -> None:
+    """Print what the first batches of an advice take."""
+    order = keyed_order(subject.probe.seed, [one.id for one in subject.prompts])
+    first = looks(len(order))[0]
+    batches = first.batches(order, list(map(len, subject.tokens)))[:count]
+    found = [measure_batch(subject, batch) for batch in batches]
+    total = {step: sum(one[step] for one in found) for step in (*STEPS, "plain")}
+    whole = sum(total[step] for step in STEPS)
+    for step in STEPS:
+        share, passes = total[step] / whole, total[step] / total["plain"]
+        print(f"  {step:18} {share:4.0%}, {passes:.2f} plain passes")
+    scored = [sum(one[step] for step in SCORING) for one in found]
+    print("  score / plain pass", ratio(scored, [one["plain"] for one in found]))
+    drawn, generated = ([one[step] for one in found] for step in ("draw", "generate"))
+    print("  draw / generate   ", ratio(drawn, generated))
 
 
 def main() -> None:
@@ -197,15 +182,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("probe", nargs="?", default="smollm2/icl")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--prompts", type=int, default=4)
-    parser.add_argument("--completions", type=int, default=8)
-    parser.add_argument("--long", action="store_true")
-    parser.add_argument("--layers", type=int, default=8, help="of the long prompts' model")
+    parser.add_argument("--batches", type=int, default=2, help="of the first look")
+    parser.add_argument("--long", action="store_true", help="a long prompt instead")
     given = parser.parse_args()
-    if given.long:
-        long_prompts(3, given.layers)
-    else:
-        pretrained(given.probe, given.set, given.prompts, given.completions)
+    with TemporaryDirectory() as folder:
+        if given.long:
+            case = Case(replace(MEDIUM, layers=2), (500, 64), completions=16)
+            print("500 + 64: score / plain pass", score(case, Path(folder), rounds=3))
+        else:
+            report(load_subject(given.probe, given.set, Path(folder)), given.batches)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """How long does a measurement take, beside the other ways to its numbers?
 
-`make bench`, or
+    make bench                            # both tables, half an hour; QUICK=1: two minutes
+    python tests/benchmarks/speed.py [--quick] [--only scoring|runs] [--write]
 
-    python tests/benchmarks/speed.py [--quick] [--only scoring|runs] [--print]
-
-Two ways to compare with (`obvious_loop.py`):
+It needs `pip install -e '.[measure]'` and no model: random ones are written for it
+(`cases.py`). Two ways to compare with (`obvious_loop.py`):
 
 - The *plain pass*: one batched forward and backward pass over the same completions, which
   gives one gradient and no error.
@@ -14,10 +14,11 @@ Two ways to compare with (`obvious_loop.py`):
 
 All ways are seen to give the same numbers before they are timed. Times are taken in turn in
 one process, every other round backwards, for a machine drifts; ratios are formed inside a
-round, and the median is given with the smallest and the largest. A run is timed whole. The
-loops would take hours, but their cost is a sum of equal pieces, so some are timed and
-multiplied: a batch of `generate`, 64 completions of the reference, one replicate at each
-group size. The tables go to `results/speed`, unless only printed.
+round, and the median is given with the smallest and the largest (`turns.py`). A run is
+timed whole. The loops would take hours, but their cost is a sum of equal pieces, so some
+are timed and multiplied: a batch of `generate`, 64 completions of the reference, one
+replicate at each group size. The tables are printed; the full ones replace those in
+`results/speed` with `--write`.
 """
 
 import argparse
@@ -25,25 +26,22 @@ import csv
 import io
 import json
 import os
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import astuple, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import run_mse
+from benchmarks.cases import BLOCK, FULL, GROUP_SIZES, QUICK, ROOT, Case, Row
 from benchmarks.obvious_loop import (
     ESTIMATORS,
     SAMPLED,
@@ -55,7 +53,7 @@ from benchmarks.obvious_loop import (
     squared_errors,
     weights_of,
 )
-from models import write_numbers
+from benchmarks.turns import Ratio, piece, ratio, seconds, take_turns
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
@@ -69,130 +67,13 @@ from mse_lab.run.finish import describe_environment
 from mse_lab.scores.reference import measure_reference
 from mse_lab.scores.score_block import score_block
 
-ROOT = Path(__file__).resolve().parents[2]
-GROUP_SIZES = (4, 8, 16, 32, 64)
-BLOCK, POINTS = max(GROUP_SIZES), len(GROUP_SIZES) * len(ESTIMATORS)
 ROUNDS = 5
-SHORTEST = 0.1  # Pieces shorter than so many seconds are timed several times over.
 
 # In float32 the ways differ by some 1e-6 to 1e-5 of the largest.
 TOLERANCE = 1e-4
 
 # Scoring is to take at most so many plain passes, the obvious loop at least so many runs.
 ABOVE_PLAIN, OF_TINY, OF_OTHERS = 1.5, 12, 8
-
-# Completions of a run, the reference's and the replicates': those of the tiny probe, and
-# for others half of them, for which costly parts keep their proportions.
-TINY_POOLS, POOLS = (1024, 256), (512, 128)
-
-
-@dataclass(frozen=True)
-class Size:
-    """A random Qwen2 with tied embeddings; it never draws an end token."""
-
-    name: str  # Its parameters in words.
-    vocabulary: int
-    hidden: int  # Width of the residual stream.
-    inner: int  # Width inside the MLP.
-    layers: int
-    heads: int  # Of queries; half as many of keys.
-
-
-SMALL = Size("4M", 1_000, hidden=192, inner=512, layers=9, heads=6)
-SMALL_WIDE = Size("4M", 32_000, hidden=96, inner=256, layers=10, heads=4)
-MEDIUM = Size("25M", 1_000, hidden=512, inner=1408, layers=8, heads=8)
-MEDIUM_WIDE = Size("25M", 32_000, hidden=320, inner=864, layers=13, heads=10)
-LARGE_WIDE = Size("100M", 152_000, hidden=512, inner=1408, layers=8, heads=8)
-SHORT, LONG = (60, 8), (200, 64)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model, a shape of prompt and completion, and how much of it is measured."""
-
-    size: Size | None = None  # None for the tiny checkpoint on its own prompts.
-    shape: tuple[int, int] = (0, 8)  # Tokens of a prompt, and of a completion.
-    completions: int = BLOCK  # Of a block that is scored.
-    prompts: int = 1  # Of a run.
-
-    @property
-    def names(self) -> list[str]:
-        """Name model and shape."""
-        if self.size is None:
-            return ["tiny", "its own"]
-        prompt, completion = self.shape
-        model = f"{self.size.name}, V = {self.size.vocabulary:,}"
-        return [model, f"{prompt} + {completion}"]
-
-    @property
-    def named(self) -> "Row":
-        """Begin its row of a table."""
-        return dict(zip(("model", "tokens"), self.names, strict=True))
-
-    def write(self, folder: Path) -> Path:
-        """Write the probe into a folder."""
-        reference, replicate = POOLS if self.size else TINY_POOLS
-        values: dict[str, Any] = {
-            "pool": {"reference": reference, "replicate": replicate},
-            "group_sizes": [*GROUP_SIZES],
-            "estimators": [*ESTIMATORS],
-        }
-        if self.size is None:
-            tiny = (ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8")
-            values = yaml.safe_load(tiny) | values
-            values["prompts"]["limit"] = self.prompts
-        else:
-            values |= self._of_random(self.size, folder)
-        path = folder / "probe.yaml"
-        path.write_text(yaml.safe_dump(values))
-        return path
-
-    def _of_random(self, size: Size, folder: Path) -> dict[str, Any]:
-        (folder / "parity_reward.py").write_text(PARITY)
-        sys.path[:1] = dict.fromkeys([str(folder), sys.path[0]])
-        digits = "".join(str(place * 7 % 10) for place in range(self.shape[0]))
-        source = folder / f"prompt-{self.shape[0]}.jsonl"
-        source.write_text(json.dumps({"id": "p", "problem": digits, "answer": 0}) + "\n")
-        return {
-            "model": {"path": str(write_numbers(folder, *astuple(size))), "device": "cpu"},
-            "prompts": {"source": str(source), "template": "none"},
-            "reward": "parity_reward:parity",
-            "sampling": {"max_new_tokens": self.shape[1]},
-        }
-
-
-# Half of a random model's completions are right.
-PARITY = '''"""A reward that half of the completions get."""
-
-
-def parity(text, prompt):
-    """1 if the characters sum to an even number, else 0."""
-    return float(sum(map(ord, text)) % 2 == 0)
-'''
-
-FULL = {
-    "scoring": (
-        Case(),
-        *(
-            Case(size, shape)
-            for size in (SMALL, SMALL_WIDE)
-            for shape in (SHORT, (60, 64), (200, 8), LONG)
-        ),
-        *(Case(size, SHORT) for size in (MEDIUM, MEDIUM_WIDE)),
-        *(Case(size, LONG, 16) for size in (MEDIUM, MEDIUM_WIDE)),
-        Case(LARGE_WIDE, SHORT, 16),
-    ),
-    "runs": (
-        Case(prompts=5),
-        Case(SMALL, SHORT),
-        Case(SMALL, LONG),
-        *(Case(size, SHORT) for size in (SMALL_WIDE, MEDIUM, MEDIUM_WIDE)),
-    ),
-}
-QUICK = {
-    "scoring": (Case(), Case(SMALL, SHORT, 16), Case(SMALL_WIDE, SHORT, 16)),
-    "runs": (Case(),),
-}
 
 
 class Loaded:
@@ -286,52 +167,6 @@ class Block:
             raise RuntimeError(f"{self.loaded.case.names}: errors differ by {gap:.1e}")
 
 
-class Ratio(NamedTuple):
-    """A ratio of times over the rounds."""
-
-    median: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        digits = 1 if self.median >= 10 else 2
-        median, low, high = (f"{one:.{digits}f}" for one in self)
-        return f"{median} ({low} to {high})"
-
-
-def ratio(slower: Sequence[float], faster: Sequence[float]) -> Ratio:
-    """Divide round by round.
-
-    >>> print(ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0]))
-    2.00 (1.00 to 3.00)
-    """
-    ratios = [top / bottom for top, bottom in zip(slower, faster, strict=True)]
-    return Ratio(statistics.median(ratios), min(ratios), max(ratios))
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Time a piece of work by the wall clock."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def piece(work: Callable[[], object]) -> float:
-    """Time a piece, on average over enough calls."""
-    first = seconds(work)
-    calls = int(SHORTEST / first)
-    return (first + sum(seconds(work) for _ in range(calls))) / (1 + calls)
-
-
-def take_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Any]:
-    """Let every way measure itself once a round; give name -> seconds of each round."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds):
-        for name in list(ways) if number % 2 == 0 else reversed(list(ways)):
-            times[name].append(ways[name]())
-    return {name: np.array(own) for name, own in times.items()}
-
-
 def score(case: Case, folder: Path, rounds: int = ROUNDS) -> Ratio:
     """Time scoring a block over one plain pass."""
     block = Block(Loaded(case, folder))
@@ -416,7 +251,8 @@ def race(case: Case, folder: Path, rounds: int = ROUNDS) -> Runs:
     pieces = Pieces(case, folder)
     pieces.blocks[0].hold()
     times = take_turns(pieces.ways(), rounds)
-    fresh = pieces.pool.reference + POINTS * pieces.pool.replicate
+    points = len(GROUP_SIZES) * len(ESTIMATORS)
+    fresh = pieces.pool.reference + points * pieces.pool.replicate
     obvious = fresh * times["generate"] + times["reference"] + times["errors"]
     shared = pieces.pooled * times["generate"] + times["reference"] + times["shared errors"]
     return Runs(
@@ -425,9 +261,6 @@ def race(case: Case, folder: Path, rounds: int = ROUNDS) -> Runs:
         errors=ratio(times["errors"], times["scoring"]),
         floor=ratio(times["run"], times["sampling"] + times["plain"]),
     )
-
-
-Row = dict[str, Any]  # Of a table: the head of a column -> its cell.
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -520,11 +353,14 @@ def heading(form: str) -> str:
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few shapes; writes nothing")
-    parser.add_argument("--only", choices=SECTIONS, help="one table; writes nothing")
-    parser.add_argument("--print", action="store_true", help="change no file")
-    return parser.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="few shapes, two minutes")
+    parser.add_argument("--only", choices=SECTIONS, help="one of the two tables")
+    parser.add_argument("--write", action="store_true", help="replace results/speed")
+    asked = parser.parse_args()
+    if asked.write and asked.quick:
+        parser.error("--write: only tables of all shapes are kept; leave --quick out")
+    return asked
 
 
 def main() -> None:
@@ -532,14 +368,13 @@ def main() -> None:
     asked = parse()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     print(heading("quick form" if asked.quick else "full form"), flush=True)
-    kept = not (asked.print or asked.quick or asked.only)
     with tempfile.TemporaryDirectory() as folder:
         for name in [asked.only] if asked.only else SECTIONS:
             title, report = SECTIONS[name]
             rows, met = report((QUICK if asked.quick else FULL)[name], Path(folder))
             head = f"**{title}, ratios of times: median (smallest to largest)**"
             print(head, table(rows), met, sep="\n\n", flush=True)
-            if kept:
+            if asked.write:
                 write_table(rows, ROOT / f"results/speed/{name}.csv")
 
 

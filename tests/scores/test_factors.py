@@ -99,7 +99,7 @@ def test_every_use_in_every_way(monkeypatch, name, way, slice_bytes):
         shape = SLICES
     reference = normal(generator, *shape)
     whole_ND = sum(by_definition(term, shape) for term in terms)
-    reduced = reduce_factors(terms, reference)
+    reduced = reduce_factors(terms, reference, reference.shape)
     torch.testing.assert_close(reduced.gram_NN, whole_ND @ whole_ND.T)
     torch.testing.assert_close(reduced.products_N, whole_ND @ reference.flatten())
     total = torch.cat(list(weighted_sum(terms, WEIGHTS, shape)))
@@ -112,7 +112,7 @@ def test_columns_that_are_not_shared_must_not_be_declared_so(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     term = outer(generator)._replace(shared=2)
     whole_ND = by_definition(term, MATRIX)
-    reduced = reduce_factors([term], normal(generator, R, C))
+    reduced = reduce_factors([term], normal(generator, R, C), MATRIX)
     assert (reduced.gram_NN - whole_ND @ whole_ND.T).abs().max() > 0.1
 
 
@@ -131,7 +131,7 @@ def test_low_precision_is_summed_in_float32():
     low = OuterProducts(term.rows_NTR.bfloat16(), term.columns_NTC.bfloat16())
     exact = OuterProducts(low.rows_NTR.double(), low.columns_NTC.double())
     found, expected = (
-        reduce_factors([one], reference.to(dtype)).gram_NN
+        reduce_factors([one], reference.to(dtype), MATRIX).gram_NN
         for one, dtype in ((low, torch.float32), (exact, torch.float64))
     )
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

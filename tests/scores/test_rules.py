@@ -11,6 +11,8 @@ from transformers.utils import ModelOutput
 from enumerated import as_completions
 from foreign_modules import (
     MODULES,
+    AddsInPlace,
+    AddsToProduct,
     Around,
     Bypass,
     Experts,
@@ -86,6 +88,9 @@ PLANS = {
         )
         for name, module, lines in (
             ("linear", linear, [("", "weight bias", CLOSED)]),
+            ("result changed in place", AddsInPlace,
+             [(".inner", "weight bias", CLOSED)]),
+            ("product changed in place", AddsToProduct, [(".inner", "weight", CLOSED)]),
             ("used without a call", Bypass, [("", "inner.weight inner.bias", ALONE)]),
             (
                 "experts in a list",
@@ -122,6 +127,14 @@ def test_an_adapters_matrices_answer_alone(tmp_path):
     ]
 
 
+def watched():
+    """A layer whose hook and other forward change nothing."""
+    module = linear()
+    module.register_forward_hook(lambda *_: None)
+    module.forward = lambda x: nn.Linear.forward(module, x)
+    return module
+
+
 @pytest.mark.parametrize(
     ("module", "rule"),
     [
@@ -129,6 +142,9 @@ def test_an_adapters_matrices_answer_alone(tmp_path):
         (PlusOne, NORM),
         (MODULES["layer norm"], NORM),
         (linear, CLOSED),
+        (watched, CLOSED),
+        (MODULES["linear with a hook"], TOGETHER),
+        (MODULES["linear with another forward"], ALONE),
         (Scaled, TOGETHER),
         (Router, TOGETHER),
         (Tanh, ALONE),

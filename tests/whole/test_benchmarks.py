@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import coverage, levels, obvious_loop, speed
+from benchmarks import cases, coverage, levels, obvious_loop, speed, turns
 from designs import VERDICTS
 from mse_lab.estimators import find_estimators
 from mse_lab.estimators.groups import Groups
@@ -117,8 +117,8 @@ def test_a_population_keeps_its_place_in_the_table(tmp_path):
     assert rows == [["V 0.1 to 0.9", "0", "1"], ["weak g", "0", "1"], ["weak g", "64", "2"]]
 
 
-SIZE = speed.Size("test", 40, hidden=32, inner=48, layers=2, heads=2)
-CASE = speed.Case(SIZE, (5, 3))
+SIZE = cases.Size("test", 40, hidden=32, inner=48, layers=2, heads=2)
+CASE = cases.Case(SIZE, (5, 3))
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,7 @@ def test_weights_are_those_of_the_tool():
 
 def test_a_run_consists_of_its_pieces(tmp_path, monkeypatch):
     """How often each one counts; that they can be carried out is seen above."""
-    monkeypatch.setattr(speed, "POOLS", (8, 128))
+    monkeypatch.setattr(cases, "POOLS", (8, 128))
     monkeypatch.setattr(speed, "piece", lambda work: 1.0)
     monkeypatch.setattr(speed, "seconds", lambda work: 2.0)
     pieces = speed.Pieces(CASE, tmp_path)
@@ -208,14 +208,14 @@ def test_ways_take_turns():
     def way(name, seconds):
         return lambda: order.append(name) or seconds
 
-    times = speed.take_turns({"a": way("a", 2.0), "b": way("b", 1.0)}, 3)
+    times = turns.take_turns({"a": way("a", 2.0), "b": way("b", 1.0)}, 3)
     assert "".join(order) == "abbaab"
-    assert speed.ratio(times["a"], times["b"]) == speed.Ratio(2, 2, 2)
-    assert str(speed.ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0])) == "2.00 (1.00 to 3.00)"
+    assert turns.ratio(times["a"], times["b"]) == turns.Ratio(2, 2, 2)
+    assert str(turns.ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0])) == "2.00 (1.00 to 3.00)"
 
 
 def test_a_table_is_printed_and_written(tmp_path):
-    rows = [{"model": "4M, V = 1,000", "plain_pass": speed.Ratio(1.5, 1.25, 2.0)}]
+    rows = [{"model": "4M, V = 1,000", "plain_pass": turns.Ratio(1.5, 1.25, 2.0)}]
     assert speed.table(rows).splitlines() == [
         *("| model | plain_pass |", "|---|--:|", "| 4M, V = 1,000 | 1.50 (1.25 to 2.00) |")
     ]
