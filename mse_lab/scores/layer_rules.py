@@ -146,26 +146,30 @@ class Rule:
     keeps_results: bool = False
 
 
-def _linear(module: nn.Linear, x: Tensor, d: Tensor) -> Factors:
+def _linear(call: Call, x: Tensor, d: Tensor) -> Factors:
+    # Causal models compute the prompt's tokens alike for all its completions.
+    by_token = x.dim() == 3 and x.shape[1] == call.batch.tokens
+    shared = call.batch.shared if by_token else 0
     x, d = x.flatten(1, -2), d.flatten(1, -2)
-    return {"weight": OuterProducts(d, x), "bias": Dense(d.sum(1))}
+    return {"weight": OuterProducts(d, x, shared), "bias": Dense(d.sum(1))}
 
 
-def _conv1d(module: Conv1D, x: Tensor, d: Tensor) -> Factors:
+def _conv1d(call: Call, x: Tensor, d: Tensor) -> Factors:
     """GPT-2's linear layer, its weight stored as (input, output)."""
     x, d = x.flatten(1, -2), d.flatten(1, -2)
     return {"weight": OuterProducts(x, d), "bias": Dense(d.sum(1))}
 
 
-def _embedding(module: nn.Embedding, x: Tensor, d: Tensor) -> Factors:
-    if module.padding_idx is not None:
+def _embedding(call: Call, x: Tensor, d: Tensor) -> Factors:
+    padding: Any = call.module.padding_idx
+    if padding is not None:
         # As autograd has it: the padding row is a constant when looked up.
-        d = d * (x != module.padding_idx)[..., None]
+        d = d * (x != padding)[..., None]
     return {"weight": RowSums(x.flatten(1), d.flatten(1, -2))}
 
 
 # By exact type: a subclass may compute something else and is differentiated as it is.
-_CLOSED: dict[type, Callable[[Any, Tensor, Tensor], Factors]] = {
+_CLOSED: dict[type, Callable[[Call, Tensor, Tensor], Factors]] = {
     nn.Linear: _linear,
     Conv1D: _conv1d,
     nn.Embedding: _embedding,
@@ -198,13 +202,7 @@ def _closed_form(call: Call, gradients: list[Tensor]) -> Factors:
     # A strided factor would be multiplied row by row.
     x = call.split(x.to(d.device).contiguous())
     d = d if call.common else call.split(d)
-    found = _CLOSED[type(call.module)](call.module, x, d)
-    weight = found["weight"]
-    by_token = x.dim() == 3 and x.shape[1] == call.batch.tokens
-    if type(call.module) is nn.Linear and isinstance(weight, OuterProducts) and by_token:
-        # Causal models compute the prompt's tokens alike for all its completions.
-        found["weight"] = weight._replace(shared=call.batch.shared)
-    return found
+    return _CLOSED[type(call.module)](call, x, d)
 
 
 def _affine(call: Call, gradients: list[Tensor]) -> dict[str, Dense]:

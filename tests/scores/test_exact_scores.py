@@ -226,8 +226,8 @@ def untied(sums, outer, reference, plain=tied_parameters._reduce_rows):
     return plain(sums, None, reference)
 
 
-def without_bias(module, x, d, plain=layer_rules._CLOSED[torch.nn.Linear]):
-    found = plain(module, x, d)
+def without_bias(call, x, d, plain=layer_rules._CLOSED[torch.nn.Linear]):
+    found = plain(call, x, d)
     return {**found, "bias": Dense(0 * found["bias"].values)}
 
 

@@ -88,8 +88,7 @@ PLANS = {
         )
         for name, module, lines in (
             ("linear", linear, [("", "weight bias", CLOSED)]),
-            ("result changed in place", AddsInPlace,
-             [(".inner", "weight bias", CLOSED)]),
+            ("result changed in place", AddsInPlace, [(".inner", "weight bias", CLOSED)]),
             ("product changed in place", AddsToProduct, [(".inner", "weight", CLOSED)]),
             ("used without a call", Bypass, [("", "inner.weight inner.bias", ALONE)]),
             (

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import cases, coverage, levels, obvious_loop, speed, turns
+from benchmarks import cases, coverage, levels, obvious_loop, pretrained, speed, turns
 from designs import VERDICTS
 from mse_lab.estimators import find_estimators
 from mse_lab.estimators.groups import Groups
@@ -200,6 +200,13 @@ def test_a_run_consists_of_its_pieces(tmp_path, monkeypatch):
         "sampling": 2.0,
         "plain": 136 / 64,
     }
+
+
+def test_a_batch_of_an_advice_is_measured_step_by_step(tmp_path):
+    subject = pretrained.load_subject("tiny/icl", [], tmp_path)
+    assert subject.keeps_whole  # so that nothing is sketched
+    found = pretrained.measure_batch(subject, ((0, 0, 8),))
+    assert found.keys() == {*pretrained.STEPS, "plain", "generate"} - {"sketch"}
 
 
 def test_ways_take_turns():
