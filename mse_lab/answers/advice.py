@@ -68,7 +68,7 @@ class Advice:
     verdict: Verdict  # Whether to keep the group size in use.
     set_to: int  # The size to type: the one in use unless the verdict is `change`.
     of_loss: bool  # Whether this is about the user's own loss, else about GRPO-type.
-    steps_saved: Estimate | None  # Share of steps that it saves at N; None: not told.
+    steps_saved: Estimate | None  # Share of steps that it saves at N; None: unknown.
     saves: Estimate | None  # Share of completions for the same error: the limit of small N.
     at_most: float  # How much more than the best size the one in use costs, at most,
     at_least: float  # and at least.
@@ -193,7 +193,7 @@ def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[StepProgress, .
 
 
 def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
-    """Shares of steps at N, and of completions, that the size to set saves, if told."""
+    """Shares of steps at N, and of completions, that the size to set saves, if known."""
     ruling, question = evidence.ruling, evidence.question
     if ruling.saves is None:
         return None, None

@@ -449,8 +449,14 @@ def _set_against(run: MeasuredRun, best: int, size: int) -> Number:
 
 # In the order of the paper.
 STATEMENTS: tuple[Callable[[MeasuredRun], list[Case]], ...] = (
-    *(lemma_1, theorem_2, proposition_3, corollary_4),
-    *(assumption_2, corollary_5, section_5_1, theorem_7),
+    lemma_1,
+    theorem_2,
+    proposition_3,
+    corollary_4,
+    assumption_2,
+    corollary_5,
+    section_5_1,
+    theorem_7,
 )
 
 

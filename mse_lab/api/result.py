@@ -30,7 +30,7 @@ class Advice(advice.Advice):
         setting: What that is about: `trainer`, `group_size`, `estimator`.
         completions_per_step: N of that training; None where it is unknown.
         set_to: The group size to type; the one in use unless the verdict is `change`.
-        steps_saved: The share of steps that it saves at N; None where not told.
+        steps_saved: The share of steps that it saves at N; None where unknown.
         saves: The share of completions for the same error, the limit of small N.
         progress: At some N, the share of the progress possible that a step makes.
         noise_scale: The N at which half of it is made, with the present size.

@@ -1,4 +1,4 @@
-"""The rule: keep the group size in use, change it, or it cannot be told.
+"""The rule: keep the group size in use, change it, or neither is shown.
 
 The regret of a size is what it costs beyond the best one: steps of a training at N
 completions each, or completions where N is unknown (`loss.py`). With bounds of all ratios
@@ -107,7 +107,7 @@ class Ruling(NamedTuple):
 
     verdict: Verdict
     set_to: int  # The size to set; the present one unless the verdict is `change`.
-    saves: Estimate | None  # Share of the cost that setting it saves; None: not told.
+    saves: Estimate | None  # Share of the cost that setting it saves; None: unknown.
     at_most: float  # The present size's regret is at most that; infinite where unknown.
     at_least: float  # And at least that.
     of_loss: bool  # Whether the costs are those of the user's loss, else GRPO-type's.
