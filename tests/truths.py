@@ -168,13 +168,6 @@ class Truth:
     def prompts_rho(self) -> Floats:
         return norm_ratio(self.moments.best_baseline, self.moments.value)
 
-    @property
-    def weighted_distance(self) -> float:
-        """E[S (b* - V)] / E[S] over this population."""
-        one = self.moments
-        apart_P = one.reward_norm2 - one.value * one.norm2
-        return float(apart_P.mean() / one.norm2.mean())
-
     def zero_variance(self, size: int) -> float:
         """Share of zero-variance groups in this population, for rewards 0 and 1."""
         value = self.moments.value

@@ -1,36 +1,13 @@
-"""A finished run as the commands find it: whole, without its pools, changed, or failed."""
+"""A finished run as the commands find it: changed, failed, or to be measured again."""
 
 import json
 import shutil
-from pathlib import Path
 
-import pytest
 from safetensors.torch import load_file, save_file
 
 import run_mse
 from mse_lab.policy import sampling
 from mse_lab.report.probe_list import list_probes
-
-ROOT = Path(__file__).resolve().parents[2]
-SMOKE = ["--set=prompts.limit=4", "--set=pool.reference=32", "--set=pool.replicate=128"]
-
-
-def test_answers_need_more_than_tables(refused):
-    folder = ROOT / "results/tiny/base"
-    if (folder / "pools.npz").exists():
-        pytest.skip("the raw results are there: make figure4 was run in this checkout")
-    for word in ("claims", "report"):
-        assert "tables only; measure it: " in refused(word, folder)
-
-
-def test_advice_from_tables_that_are_committed(carry_out, tmp_path):
-    for name in ("base", "instruct", "icl"):
-        shutil.copytree(ROOT / "results/tiny" / name, tmp_path / name)
-        (tmp_path / name / "pools.npz").unlink(missing_ok=True)
-        said = carry_out("advise", tmp_path / name)
-        assert "Set num_generations = 4: it saves " in said
-    told_of = json.loads(carry_out("advise", tmp_path / "base", "--json"))
-    assert told_of["num_generations"] == 4
 
 
 def test_a_failed_check_ends_with_1_after_writing(
@@ -74,7 +51,7 @@ def test_what_has_changed_is_noticed(write_probe, checkpoint, tmp_path, carry_ou
     prompts = tmp_path / "prompts.jsonl"
     before = prompts.read_text()
     prompts.write_text(before.replace('"answer": 2', '"answer": 1', 1))
-    assert "its prompts have changed" in refused(*words)
+    assert "it began with another set of prompts" in refused(*words)
     prompts.write_text(before)
     weights = load_file(model / "model.safetensors")
     weights["model.norm.weight"][0] += 1
