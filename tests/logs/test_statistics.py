@@ -53,6 +53,14 @@ def test_the_spread_is_without_bias_where_prompts_are_drawn_again(tmp_path):
     assert np.mean(squares) == pytest.approx(1 / 4)
 
 
+def test_what_is_seen_of_a_group_each_is_the_variance_of_their_means(tmp_path):
+    """Means 1/2 and 1: (1/4)^2 x 2 / (2 - 1) = 1/8, luck of (1/2 / 2 + 0) / 2 included."""
+    lines = [{"prompt_id": one, "rewards": [1, one == "b"]} for one in "ab"]
+    spread = summarise(tmp_path, lines).spread
+    assert spread.seen**2 == pytest.approx(1 / 8)
+    assert spread.luck**2 == pytest.approx(1 / 8)
+
+
 def test_one_prompt_does_not_tell_how_far_values_lie_apart(tmp_path):
     lines = [{"prompt_id": "p", "step": n, "rewards": [n] * 2} for n in range(2)]
     spread = summarise(tmp_path, lines).spread

@@ -53,6 +53,12 @@ def policy():
     return random_policy()
 
 
+def test_the_gap_is_the_largest_for_each_token():
+    """0, 2/2 and 6/3 nats."""
+    drawn, recomputed = np.array([-1.0, -4.0, -9.0]), np.array([-1.0, -2.0, -3.0])
+    assert law_gap(drawn, recomputed, np.array([1, 2, 3])) == 2
+
+
 def test_honest_sampling_passes(policy):
     assert check_drawn_law([gap_of(policy, draw_many(policy))], "float32").ok
 
