@@ -178,7 +178,7 @@ def _constants(evidence: Evidence) -> dict[str, Estimate]:
 
 def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[StepProgress, ...]:
     """Tabulate progress at some N, the user's own among them; the present size is first."""
-    own, table, level = int(evidence.question.completions), evidence.table, evidence.level
+    asked, table, level = int(evidence.question.completions), evidence.table, evidence.level
     base = next(iter(aims.values()))
 
     def row(completions: int, size: int, aim: Aim) -> StepProgress:
@@ -188,7 +188,7 @@ def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[StepProgress, .
             steps = progress.steps_ratio(table, aim, base, completions, level)
         return StepProgress(completions, size, made, steps)
 
-    sizes = sorted({*STEPS, own} - {0})
+    sizes = sorted({*STEPS, asked} - {0})
     return tuple(row(each, size, aim) for each in sizes for size, aim in aims.items())
 
 

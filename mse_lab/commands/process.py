@@ -92,9 +92,9 @@ def _keep_apart() -> TextIO:
 
     So it is one document where it is read by a program, whatever a reward may start.
     """
-    own = os.fdopen(os.dup(1), "w", encoding=getattr(sys.stdout, "encoding", None))
+    screen = os.fdopen(os.dup(1), "w", encoding=getattr(sys.stdout, "encoding", None))
     os.dup2(2, 1)
-    return own
+    return screen
 
 
 def set_up_console() -> None:

@@ -190,8 +190,8 @@ def load_policy(config: Probe, root: Path) -> Policy:
     device = pick_device(config.model.device)
     location = locate_model(config.model, root)
     adapter = find_adapter(config.model, root)
-    model, tokenizer, own = load_checkpoint(location, config.model, device)
-    identity, trained = {"model": own}, None
+    model, tokenizer, checkpoint = load_checkpoint(location, config.model, device)
+    identity, trained = {"model": checkpoint}, None
     if adapter is not None:
         model, trained, identity["adapter"] = attach_adapter(model, adapter, config.seed)
     return make_policy(config, model, tokenizer, location, identity, trained)

@@ -230,14 +230,17 @@ def _of_trl(arguments: Mapping[str, Any]) -> str:
     trainer = TRAINERS["trl"]
     if not arguments:
         return "# training: null  # null for TRL's defaults"
-    own = {name: arguments.get(name) for name in trainer.settings}
+    settings = {name: arguments.get(name) for name in trainer.settings}
     # The trainer has worked these out of one another.
-    drawn, each = own.pop("generation_batch_size"), own["per_device_train_batch_size"]
-    steps = own["steps_per_generation"] or own["gradient_accumulation_steps"]
+    drawn, each = (
+        settings.pop("generation_batch_size"),
+        settings["per_device_train_batch_size"],
+    )
+    steps = settings["steps_per_generation"] or settings["gradient_accumulation_steps"]
     if drawn and each and steps:
-        own["processes"] = drawn // (each * steps)
+        settings["processes"] = drawn // (each * steps)
     always = {trainer.size, "scale_rewards", "loss_type", *trainer.batch.step}
-    given = {name: value for name, value in own.items() if value is not None}
+    given = {name: value for name, value in settings.items() if value is not None}
     for name, row in trainer.settings.items():
         others = {key: value for key, value in given.items() if key != name}
         usual = given.get(name) == trainer.value(name, others)

@@ -127,15 +127,15 @@ def _of_trl(function: Callable[..., Any], chat: bool) -> RewardsOf:
 
 def _of_verl(function: Callable[..., Any]) -> Callable[[str, Mapping[str, Any]], Any]:
     def reward(text: str, row: Mapping[str, Any]) -> Any:
-        own = protect(row)
-        given = {"solution_str": text, "extra_info": own.get("extra_info") or {}}
-        model = own.get("reward_model")
+        row_copy = protect(row)
+        given = {"solution_str": text, "extra_info": row_copy.get("extra_info") or {}}
+        model = row_copy.get("reward_model")
         if isinstance(model, Mapping) and "ground_truth" in model:
             given["ground_truth"] = model["ground_truth"]
-        elif "answer" in own:
-            given["ground_truth"] = own["answer"]
-        if "data_source" in own:
-            given["data_source"] = own["data_source"]
+        elif "answer" in row_copy:
+            given["ground_truth"] = row_copy["answer"]
+        if "data_source" in row_copy:
+            given["data_source"] = row_copy["data_source"]
         score = call_by_names(function, given)
         return score["score"] if isinstance(score, Mapping) else score
 
@@ -231,8 +231,8 @@ class UserReward:
         """Refuse a reward that ranks a call's completions; noise is no such reward."""
         for text, _ in Counter(texts).most_common(ALONE):
             at = texts.index(text)
-            own = None if ids is None else ids[at : at + 1]
-            (alone,) = self._numbers([text], prompt, own)
+            its_ids = None if ids is None else ids[at : at + 1]
+            (alone,) = self._numbers([text], prompt, its_ids)
             if math.isclose(alone, found[at], rel_tol=1e-6, abs_tol=1e-9):
                 continue
             all_ids = None if ids is None else ids[: len(texts)]

@@ -203,9 +203,9 @@ def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
                 yield f"{said} (the probe has no adapter)"
         elif isinstance(value, int | float):
             section, _, key = row.probe.partition(".")
-            own = getattr(getattr(probe, section), key)
-            if value != own:
-                yield f"{said} (the probe's {key} is {own})"
+            of_probe = getattr(getattr(probe, section), key)
+            if value != of_probe:
+                yield f"{said} (the probe's {key} is {of_probe})"
     rows = [name for name, row in trainer.settings.items() if row.probe == "model.adapter"]
     without = all(trainer.settings[name].allows(reading.value(name)) for name in rows)
     if probe and probe.model.adapter is not None and reading.complete and without:
@@ -289,8 +289,8 @@ def interpret(name: str, values: Mapping[str, Any]) -> Setting:
     What a probe has, too, is left out: the live policy is the one that is measured.
     """
     rows = TRAINERS[name].settings
-    own = {key: Given(key, one) for key, one in values.items() if key in rows}
-    found = {key: one for key, one in own.items() if rows[key].probe is None}
+    known = {key: Given(key, one) for key, one in values.items() if key in rows}
+    found = {key: one for key, one in known.items() if rows[key].probe is None}
     return _interpret(name, _Reading(TRAINERS[name], found, name), None, None, given=True)
 
 

@@ -129,8 +129,8 @@ def check_mean_score(pools: "Pools") -> Check:
 
     rows, columns = np.triu_indices(pools.largest_group, 1)
     pairs = pools.gram_PKGG[:, :, rows, columns].astype(np.float64)
-    own = pools.gram_PKGG.diagonal(axis1=-2, axis2=-1)
-    both = own[..., rows] + own[..., columns]
+    norms2 = pools.gram_PKGG.diagonal(axis1=-2, axis2=-1)
+    both = norms2[..., rows] + norms2[..., columns]
     # ||W_i - W_j||^2; of equal scores it is zero to the rounding of float32, their type.
     varied_PK = (both - 2 * pairs > EQUAL * both).any(-1)
     weighted = np.nan_to_num(pairs) * _weights_of_blocks(pools.gram_PKGG)[..., None]

@@ -73,8 +73,10 @@ def _model_path(model: Any) -> str:
 
 def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
     device, dtype = getattr(model, "device", "cpu"), getattr(model, "dtype", "float32")
-    own = reward if hasattr(reward, "__qualname__") else type(reward)
-    named = reward if isinstance(reward, str) else f"{own.__module__}:{own.__qualname__}"
+    source = reward if hasattr(reward, "__qualname__") else type(reward)
+    named = (
+        reward if isinstance(reward, str) else f"{source.__module__}:{source.__qualname__}"
+    )
     values = {
         "model": {
             "path": _model_path(model),

@@ -99,14 +99,14 @@ class RoutedProducts(NamedTuple):
         sizes_NE = order_NS.new_zeros(len(order_NS), experts)
         sizes_NE.scatter_add_(1, self.expert_NS, torch.ones_like(order_NS))
         starts_NE = sizes_NE.cumsum(1) - sizes_NE
-        own = torch.arange(len(order_NS), device=order_NS.device)[:, None]
+        row = torch.arange(len(order_NS), device=order_NS.device)[:, None]
         for expert, most in enumerate(sizes_NE.max(0).values.tolist()):
-            place = torch.arange(most, device=order_NS.device).expand(len(own), -1)
+            place = torch.arange(most, device=order_NS.device).expand(len(row), -1)
             inside = place < sizes_NE[:, expert, None]
             place = (place + starts_NE[:, expert, None]).clamp(max=slots - 1)
             slot = order_NS.gather(1, place)
             rows, columns = (
-                at_least_float32(each[own, slot // (slots // each.shape[1])])
+                at_least_float32(each[row, slot // (slots // each.shape[1])])
                 for each in (self.rows_NSR, self.columns_NSC)
             )
             yield OuterProducts(torch.where(inside[..., None], rows, 0), columns)

@@ -177,8 +177,8 @@ def decoder_layers(model: nn.Module) -> list[nn.Module]:
         if isinstance(module, GradientCheckpointingLayer)
     ]
     # A layer with parameters of its own, beside its modules', is met as a module itself.
-    own = any(list(layer.parameters(recurse=False)) for layer in layers)
-    return [] if own else layers
+    direct = any(list(layer.parameters(recurse=False)) for layer in layers)
+    return [] if direct else layers
 
 
 class _LayerCall(NamedTuple):
