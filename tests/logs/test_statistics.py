@@ -7,6 +7,7 @@ import pytest
 
 from log_makers import draw_groups, groups_of, summarise
 from mse_lab.errors import InputError
+from mse_lab.logs.forecast import forecast
 from mse_lab.logs.verdicts import LIMITS, verdict_lines, verdicts_of
 from mse_lab.mse.zero_variance import equal_share
 
@@ -143,6 +144,18 @@ def test_from_the_mean_reward_alone_it_would_be_far_off(tmp_path, all_draws):
     for size in (8, 64):  # By the count, and by a Beta law, which these values have.
         interval = at(found, size).zero_variance
         assert interval.low < np.mean(values**size + (1 - values) ** size) < interval.high
+
+
+def test_a_forecast_s_interval_is_as_wide_as_its_level(tmp_path, all_draws):
+    """Of a normal law 95% lie within 1.96 standard errors, 50% within 0.67."""
+    values = np.random.default_rng(0).beta(0.5, 0.5, size=200)
+    groups = summarise(tmp_path, draw_groups(values, 4)).groups
+    wide, narrow = (
+        one.high - one.low
+        for level in (0.95, 0.5)
+        for one in [forecast(groups, level, 0)[-1].zero_variance]
+    )
+    assert wide / narrow == pytest.approx(1.96 / 0.674, rel=0.35)
 
 
 @pytest.mark.parametrize(
