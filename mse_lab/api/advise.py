@@ -26,7 +26,7 @@ from mse_lab.results.checks import none_failed
 if TYPE_CHECKING:
     from mse_lab.run.advise import SamplingEnd
     from mse_lab.run.in_memory import InMemoryInputs
-    from mse_lab.run.subject import Inputs
+    from mse_lab.run.prepare import Inputs
 
 
 def advise(

@@ -17,7 +17,7 @@ from mse_lab.commands.command_line import (
     completions,
     find_run,
     load_probes,
-    refuse_early,
+    prepare_early,
     share_of,
 )
 from mse_lab.commands.run import in_processes
@@ -207,17 +207,13 @@ def _sample(
     training = read_training_options(arguments, probe.training)
     probe = probe.model_copy(update={"training": training})
     setting, regret = find_setting(training, probe), arguments.regret or TOLERANCE
-    refuse_early(probe, folder, fresh=arguments.fresh)
-    if processes.first:
-        show_status(f"{name}: loading torch and the model")
+    spec = prepare_early(name, probe, folder, processes, fresh=arguments.fresh)
     from mse_lab.answers.advice_evidence import ask
     from mse_lab.api.advise import evidence_of
     from mse_lab.report.advice_files import advise_samples, keep_advice
     from mse_lab.run.advise import sample_probe
-    from mse_lab.run.prepare import prepare
 
     question = ask(setting, probe.interval.level, regret)
-    spec = prepare(name, probe, folder, ROOT, processes)
     ended = sample_probe(spec, question, budget=arguments.budget, fresh=arguments.fresh)
     if not processes.first:
         return None

@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from mse_lab.console import show_status
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.project import PROJECT
 
 if TYPE_CHECKING:
     from mse_lab.probe.schema import Probe
+    from mse_lab.run.prepare import RunSpec
+    from mse_lab.run.processes import Processes
 
 ROOT, RESULTS = PROJECT, Path("results")
 
@@ -180,19 +183,28 @@ def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str
     return [(name, load_probe(path, settings)) for name, path in paths.items()]
 
 
-def refuse_early(probe: "Probe", folder: Path, *, fresh: bool) -> None:
-    """Refuse what takes no model to be seen, in a second: torch is not imported yet.
+def prepare_early(
+    name: str,
+    probe: "Probe",
+    folder: Path,
+    processes: "Processes | None" = None,
+    *,
+    fresh: bool,
+) -> "RunSpec":
+    """Prepare what takes no model, in a second: torch is not imported yet.
 
-    These are wrong prompts, a wrong template or reward, and a folder of another probe.
+    Wrong prompts, a wrong template or reward, and a folder of another probe are refused.
     """
-    from mse_lab.probe.prompts import load_prompts
-    from mse_lab.probe.rewards import load_reward, try_reward
-    from mse_lab.results.folder import ResultsFolder
+    from mse_lab.run.prepare import prepare
+    from mse_lab.run.processes import SINGLE_PROCESS
 
-    reward = load_reward(probe.reward, chat=probe.prompts.chat)
-    try_reward(reward, load_prompts(probe.prompts, ROOT))
+    processes = processes or SINGLE_PROCESS
+    spec = prepare(name, probe, folder, ROOT, processes)
     if not fresh:
-        ResultsFolder(folder).refuse_probe(probe)
+        spec.results.refuse_probe(probe)
+    if processes.first:
+        show_status(f"{name}: loading torch and the model")
+    return spec
 
 
 def refuse_empty_words(parser: Parser, words: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 
-from mse_lab.commands.command_line import ROOT, Parser, load_probes, refuse_early
+from mse_lab.commands.command_line import Parser, load_probes, prepare_early
 from mse_lab.console import show_status, started_by_torchrun
 from mse_lab.errors import InputError
 from mse_lab.formatting import byte_size, duration, wrap
@@ -22,12 +22,9 @@ def execute(arguments: Namespace) -> int:
     if started_by_torchrun():
         raise InputError("plan needs one process; start it without torchrun")
     [(name, probe)] = load_probes([arguments.probe], arguments.set)
-    refuse_early(probe, arguments.out / name, fresh=arguments.fresh)
-    show_status(f"{name}: loading torch and the model")
+    spec = prepare_early(name, probe, arguments.out / name, fresh=arguments.fresh)
     from mse_lab.run.plan import plan_probe
-    from mse_lab.run.prepare import prepare
 
-    spec = prepare(name, probe, arguments.out / name, ROOT)
     plan = plan_probe(spec, fresh=arguments.fresh)
     show_status()
     if arguments.json:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import RESULTS, ROOT, Parser, load_probes, refuse_early
+from mse_lab.commands.command_line import RESULTS, Parser, load_probes, prepare_early
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
 
 if TYPE_CHECKING:
@@ -42,23 +42,21 @@ def in_processes(work: Callable[[Namespace, Processes], int], arguments: Namespa
 
 def measure_probes(arguments: Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
-    probes = load_probes(arguments.probes, arguments.set)
-    for name, probe in probes:
-        refuse_early(probe, arguments.out / name, fresh=arguments.fresh)
-    if processes.first:
-        show_status(f"{probes[0][0]}: loading torch and the model")
+    specs = [
+        prepare_early(name, probe, arguments.out / name, processes, fresh=arguments.fresh)
+        for name, probe in load_probes(arguments.probes, arguments.set)
+    ]
     from mse_lab.results.checks import none_failed
-    from mse_lab.run.prepare import prepare
     from mse_lab.run.run_probe import execute_run
 
     held = []
-    for name, probe in probes:
-        folder = arguments.out / name
-        spec = prepare(name, probe, folder, ROOT, processes)
+    for spec in specs:
         outcome = execute_run(spec, fresh=arguments.fresh)
         held.append(none_failed(outcome.checks))
         if processes.first:
-            announce(folder, outcome, name if arguments.out == RESULTS else str(folder))
+            folder = spec.results.path
+            name = spec.name if arguments.out == RESULTS else str(folder)
+            announce(folder, outcome, name)
     return int(not all(held))
 
 

@@ -1,11 +1,12 @@
 """Runs: prompts are drawn, rewarded and scored, by one process or several.
 
+prepare                       read and check all input but the model
+context                       load the model; begin in a folder, go on after a kill
 subject, supplied             a policy, prompts and a reward; completions of a file
 prompt, sample                measure one prompt whole; blocks of completions of several
 loop                          deal what is missing, measure and store it
 looks                         how many of which prompts an advice takes
 memory, footprint             how much is done at once
-prepare                       read all input; load the model; go on after a kill
 run_probe, plan               measure a probe whole, or its first prompts
 advise                        measure until an answer is known, look by look
 finish                        write the result

@@ -25,13 +25,14 @@ from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import diagnostics_of
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
+from mse_lab.run.context import RunContext, load, measuring
 from mse_lab.run.looks import COMPLETIONS, MOST_SCORED, Look, keyed_order, looks
 from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
-from mse_lab.run.prepare import RunContext, RunSpec, load, measuring
+from mse_lab.run.prepare import Inputs, RunSpec
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.sample import sample_batch
-from mse_lab.run.subject import Inputs, Subject
+from mse_lab.run.subject import Subject
 
 # The most completions that are drawn where nobody says how many.
 DEFAULT_BUDGET = 8192

@@ -35,7 +35,7 @@ from mse_lab.results.warnings import (
     warn_of_unmade,
 )
 from mse_lab.results.width import say_pools_for
-from mse_lab.run.prepare import RunContext
+from mse_lab.run.context import RunContext
 from mse_lab.run.subject import Subject
 from mse_lab.scores import sketches
 from mse_lab.version import VERSION
@@ -194,7 +194,7 @@ def _describe(
         "parameters": policy.size,
         "checkpoint": dict(policy.identity),
         "between_prompts": sketches.describe_products(subject.keeps_whole),
-        "completions_sha256": spec.source.digest,
+        "completions_sha256": spec.supplied and spec.supplied.digest,
         "memory": {
             **subject.memory.describe(),
             "retreated": any(each.retreated for each in provenances),

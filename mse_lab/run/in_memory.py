@@ -42,10 +42,10 @@ from mse_lab.run.advise import (
     sample_context,
     sample_until,
 )
+from mse_lab.run.context import attach_model, make_subject
 from mse_lab.run.finish import conclude
-from mse_lab.run.prepare import RunSpec, attach_model, identify_prompts
+from mse_lab.run.prepare import Inputs, RunSpec, identify_prompts
 from mse_lab.run.run_probe import execute_run, measure_prompts
-from mse_lab.run.subject import Inputs, make_subject
 
 # The analysis of what was measured, its checks, and its warnings.
 AnalysedModel = tuple[Analysis, list[Check], list[str]]

@@ -13,8 +13,9 @@ import torch
 
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.run.advise import first_prompt
+from mse_lab.run.context import RunContext, load, measuring
 from mse_lab.run.finish import peak_memory_bytes
-from mse_lab.run.prepare import RunContext, RunSpec, load, measuring
+from mse_lab.run.prepare import RunSpec
 from mse_lab.run.run_probe import find_finished, measure_prompts
 
 ENOUGH = 2  # Prompts that are measured, or were by an earlier start.

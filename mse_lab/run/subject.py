@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,19 +11,17 @@ from numpy import float32
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats, Ints
-from mse_lab.estimators import Estimator
 from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
 from mse_lab.mse.mismatch import Mismatch
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw_together
-from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import Reward, reward_completions, reward_kind
+from mse_lab.probe.rewards import reward_completions
 from mse_lab.probe.schema import Probe
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import Check
-from mse_lab.run.memory import Memory, attempt, plan_memory
+from mse_lab.run.memory import Memory, attempt
+from mse_lab.run.prepare import Inputs
 from mse_lab.scores import sketches
 from mse_lab.scores.reference import Gradient
 
@@ -46,7 +43,6 @@ class SourceFindings(NamedTuple):
 class Drawn:
     """Completions that the policy draws here."""
 
-    digest: str | None = None  # The hash of the file that they are read from, if any.
     tokenised = False  # Whether they are texts that were tokenised anew.
 
     def validate(self, policy: Policy, probe: Probe) -> None:
@@ -89,30 +85,11 @@ class Drawn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What is measured, without the model."""
-
-    name: str  # The probe's name, for tables and the progress bar.
-    probe: Probe  # The settings: sampling, pool sizes, group sizes, seed.
-    prompts: Sequence[Prompt]
-    reward: Reward  # The reward, tried on every prompt.
-    # The estimators that will be evaluated; rewards that one cannot take are refused.
-    estimators: Sequence[Estimator] = ()
-    source: Drawn = field(default_factory=Drawn)  # Where completions come from.
-
-    @cached_property
-    def kinds(self) -> list[str]:
-        """The kind of each prompt: copies are one kind, but all of a set differ."""
-        if self.probe.prompts.population == "these":
-            return [prompt.id for prompt in self.prompts]
-        return [reward_kind(prompt, self.reward) for prompt in self.prompts]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Subject(Inputs):
     """Prompts of a policy and their reward, ready to be measured."""
 
     policy: Policy
+    source: Drawn  # Where completions come from.
     tokens: list[list[int]]  # The token ids of each prompt.
     memory: Memory  # How many completions each pass takes at once.
 
@@ -134,20 +111,3 @@ class Subject(Inputs):
         for name, part in gradient.items():
             kept.add(name, [part])
         return kept.vector
-
-
-def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> Subject:
-    """Tokenize the prompts for a policy, and plan the memory of its passes.
-
-    A block has the largest group size; or `scored` completions, and then all products
-    between them are needed.
-    """
-    probe, prompts = inputs.probe, inputs.prompts
-    new_tokens = probe.sampling.max_new_tokens
-    tokens = encode_prompts(policy, prompts, chat=probe.prompts.chat, new_tokens=new_tokens)
-    return Subject(
-        **{field.name: getattr(inputs, field.name) for field in fields(Inputs)},
-        policy=policy,
-        tokens=tokens,
-        memory=plan_memory(probe, policy, tokens, scored),
-    )

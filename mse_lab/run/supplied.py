@@ -6,7 +6,6 @@ samplers are put to the test, and an engine that drew them is compared with the 
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from mse_lab.policy.alternative_samplers import describe_mismatch, log_likelihoo
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.supplied_completions import POOLS, find_completions
-from mse_lab.probe.prompts import Prompt
+from mse_lab.policy.supplied_completions import POOLS, Supplied
 from mse_lab.probe.schema import Probe
 from mse_lab.results.checks import check_alternative_samplers
 from mse_lab.run.memory import attempt
@@ -29,10 +27,8 @@ from mse_lab.run.subject import Drawn, SourceFindings, Subject, law_gap
 class FromFile(Drawn):
     """Completions that a file supplies."""
 
-    def __init__(self, probe: Probe, prompts: Sequence[Prompt], root: Path) -> None:
-        """Index the file that a probe names."""
-        self._supplied = supplied = find_completions(probe, prompts, root)
-        self.digest = supplied.digest
+    def __init__(self, supplied: Supplied) -> None:
+        self._supplied = supplied
         self.tokenised = "token_ids" not in supplied.form
 
     def validate(self, policy: Policy, probe: Probe) -> None:

@@ -11,7 +11,7 @@ from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results.files import exists, write_json, write_table
 from mse_lab.results.inventory import FILES, FROM_POOLS, MADE, REPAIR, RESTORE, read_intact
-from mse_lab.run import prepare
+from mse_lab.run import context
 
 # What every run has.
 OF_A_RUN = sorted(FILES.keys() - MADE)
@@ -99,7 +99,7 @@ def test_what_follows_from_the_pools_is_made_again(
     expected = {path.name: path.read_bytes() for path in copy.path.iterdir()}
     for path in map(copy.file, lost):
         DAMAGES["cut"](path) if damage == "cut" else path.unlink()
-    monkeypatch.setattr(prepare, "load_policy", None)
+    monkeypatch.setattr(context, "load_policy", None)
     assert put("run", project, copy) == 0
     said = capsys.readouterr()
     again = f"{copy.path}: {', '.join(lost)} made again from pools.npz\n"
@@ -133,7 +133,7 @@ def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeyp
     DAMAGES["cut"](copy.file("prompts.csv"))
     spoil(copy)
     there = sorted(path.name for path in copy.path.iterdir())
-    monkeypatch.setattr(prepare, "load_policy", None)
+    monkeypatch.setattr(context, "load_policy", None)
     assert put("run", project, copy) == 2
     said = capsys.readouterr().err
     assert says in said

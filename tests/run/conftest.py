@@ -5,7 +5,8 @@ import pytest
 from mse_lab.policy.policy import load_policy
 from mse_lab.probe.probe_files import load_probe, parse_probe
 from mse_lab.probe.prompts import Prompt
-from mse_lab.run.subject import Inputs, make_subject
+from mse_lab.run.context import make_subject
+from mse_lab.run.prepare import Inputs
 
 
 def parity(text, row):

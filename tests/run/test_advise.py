@@ -24,10 +24,10 @@ from mse_lab.run.advise import (
     sample_probe,
     sample_until,
 )
+from mse_lab.run.context import load
 from mse_lab.run.looks import Look, looks
-from mse_lab.run.prepare import load, prepare
+from mse_lab.run.prepare import Inputs, prepare
 from mse_lab.run.processes import Processes
-from mse_lab.run.subject import Inputs
 
 
 class Said(NamedTuple):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from measurements import change
+from mse_lab.run.context import load
 from mse_lab.run.finish import (
     describe_environment,
     describe_threads,
@@ -15,7 +16,7 @@ from mse_lab.run.finish import (
     finish,
     peak_memory_bytes,
 )
-from mse_lab.run.prepare import load, prepare
+from mse_lab.run.prepare import prepare
 from mse_lab.run.prompt import measure_prompt
 
 

@@ -14,8 +14,9 @@ from mse_lab.errors import InputError
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
 from mse_lab.results.shards import as_arrays
 from mse_lab.run import loop
+from mse_lab.run.context import load, measuring
 from mse_lab.run.looks import Look, keyed_order
-from mse_lab.run.prepare import load, measuring, prepare
+from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import SINGLE_PROCESS
 from mse_lab.run.progress import Progress, Tally
 from mse_lab.run.prompt import measure_prompt

@@ -13,7 +13,8 @@ from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.run.prepare import load, measuring, prepare
+from mse_lab.run.context import load, measuring
+from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import execute_run
 
