@@ -43,9 +43,10 @@ from mse_lab.policy.policy import Policy
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.run import sample
 from mse_lab.run.advise import LARGEST_BLOCK
+from mse_lab.run.context import load
 from mse_lab.run.looks import keyed_order, looks
 from mse_lab.run.loop import Batch
-from mse_lab.run.prepare import load, prepare
+from mse_lab.run.prepare import prepare
 from mse_lab.run.subject import Drawn, Subject
 from mse_lab.scores import recorder
 from mse_lab.scores.sketches import Sketch
