@@ -1,4 +1,4 @@
-"""`mse-lab advise`: measured until the answer is known; several runs, a line each."""
+"""`mse-lab advise` of checkpoints, a line each; of completions that it did not draw."""
 
 import json
 import warnings
@@ -8,67 +8,6 @@ import transformers
 
 import run_mse
 from models import write_checkpoint
-from mse_lab.run import sample
-
-
-@pytest.fixture
-def advise(fifty, tmp_path, capsys):
-    """Return a function that runs the command in process: its JSON, and its lines."""
-
-    def advise(*words, out="out"):
-        place = ("--out", str(tmp_path / out))
-        status = run_mse.main(["advise", str(fifty), "--json", *place, *map(str, words)])
-        printed = capsys.readouterr()
-        return status, json.loads(printed.out or "null"), printed.err
-
-    return advise
-
-
-def test_a_larger_budget_goes_on(advise, monkeypatch):
-    """With the samples that are there."""
-    words = "--set", "interval.level=0.999"
-    small = advise("--budget", 384, *words)[1]
-    assert (small["stopped"], small["completions"]) == ("budget", 384)
-    honest, drawn = sample.sample_prompt, []
-
-    def counted(subject, index, start, pool, *given, **settings):
-        drawn.append(len(pool.rewards_N))
-        return honest(subject, index, start, pool, *given, **settings)
-
-    monkeypatch.setattr(sample, "sample_prompt", counted)
-    large = advise("--budget", 416, *words)[1]
-    assert large["completions"] == 408
-    assert sum(drawn) == 24
-    at_once = advise("--budget", 416, *words, out="at once")[1]
-    assert large == at_once
-
-
-def test_an_interruption_loses_nothing_but_the_batch_under_way(advise, monkeypatch):
-    expected = advise("--budget", 416, out="whole")[1]
-    honest, drawn = sample.sample_prompt, []
-
-    def interrupted(subject, index, *given, **settings):
-        drawn.append(index)
-        if len(drawn) == 13:  # The fifth of the second batch.
-            raise KeyboardInterrupt
-        return honest(subject, index, *given, **settings)
-
-    monkeypatch.setattr(sample, "sample_prompt", interrupted)
-    assert advise("--budget", 416)[0] == 130
-    assert advise("--budget", 416)[1] == expected
-    assert len(drawn) == 34 + 5
-    assert len(set(drawn)) == 34
-
-
-def test_where_no_reward_differs(fifty, tmp_path, capsys, monkeypatch):
-    """It says so at each look, goes on to the budget, and then gives up with counts."""
-    (tmp_path / "theirs.py").write_text("def reward(text, row):\n    return 1.0\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    words = ["--set", "reward=theirs:reward", "--budget", "624", "--out", str(tmp_path)]
-    assert run_mse.main(["advise", str(fifty), *words]) == 2
-    said = capsys.readouterr().err
-    assert said.count("rewards differ within 0 so far") == 2
-    assert "in 600 completions of mean reward 1 rewards differ within 0 of 50" in said
 
 
 def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused):
