@@ -157,6 +157,12 @@ def graded(design):
     return replace(design, reward_PC=rng.normal(1.0, 1.0, design.reward_PC.shape))
 
 
+def with_bonus(design):
+    """Add 0.1 to the reward of half of the kinds: 0, 0.1, 1 and 1.1, as for a format."""
+    bonus = np.random.default_rng(4).random(design.reward_PC.shape) < 0.5
+    return replace(design, reward_PC=np.round(design.reward_PC + 0.1 * bonus, 1))
+
+
 def ends_and_middle():
     """Draw values near 0 or 1 for 70% of the prompts."""
     ends = in_two_parts((0.005, 0.03), (0.97, 0.995))
@@ -366,10 +372,9 @@ def _sets():
 
 
 VERDICTS = {
-    **{
-        name: Case(_of(name))
-        for name in ("V 0.1 to 0.9", "weak g", "graded", "half easy, half hard")
-    },
+    **{name: Case(_of(name)) for name in ("V 0.1 to 0.9", "weak g")},
+    "0, 0.1, 1 and 1.1": Case(lambda: with_bonus(_of("V 0.1 to 0.9")())),
+    "half easy, half hard": Case(_of("half easy, half hard")),
     "both, scores e^(0.8 N)": Case(both_unlike),
     **{name: Case(_of(name)) for name in ("heavy lengths", "V 0.01 to 0.12")},
     "G = 8 costs 6% more": Case(partial(where_eight_costs, 0.06, of_grpo=True)),

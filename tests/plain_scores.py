@@ -99,7 +99,7 @@ def gaps(policy, completions, how=None, truth=None):
     reference, sum_D = random_reference(policy), Exact(policy.parameters)
     # One completion has no weight.
     weights_N = np.linspace(-1.0, 2.0, len(completions)) * (np.arange(len(scores_ND)) != 1)
-    weighted = Weighted(weights_N, sum_D)
+    weighted = [Weighted(weights_N, sum_D)]
     found = score_block(policy, PROMPT, completions, reference, how=how, weighted=weighted)
     gram_NN, sizes = scores_ND @ scores_ND.T, np.isfinite(found.gram_NN)
     ends = np.cumsum([part.numel() for part in policy.parameters.values()])[:-1]

@@ -12,7 +12,7 @@ import pandas as pd
 from mse_lab.api.measure import analyse
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
+from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.mse.pools import Pools
 from mse_lab.results.files import write_table
 
@@ -108,7 +108,7 @@ def make_sample(rewards_N, score_ND, scored_K):
         rewards_N=rewards_N,
         scored_K=scored_K,
         gram_KK=score_KD @ score_KD.T,
-        gradient_D=gradient_weights(rewards_N, scored_K) @ score_KD,
+        vectors_MD=kept_weights(rewards_N, scored_K) @ score_KD,
         lengths_N=np.ones(len(rewards_N), dtype=np.int64),
         seconds=0.0,
     )

@@ -9,16 +9,19 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations_with_replacement
 
 import numpy as np
+from scipy import stats
 
 from claimed_runs import is_true
 from mse_lab.answers import statements as s
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.statement_numbers import judge_run
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import Estimator, find_estimator
+from mse_lab.estimators.groups import Groups
 from mse_lab.mse.constants import Constants, mse_times_budget
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
 from mse_lab.mse.intervals import Estimate
@@ -59,6 +62,42 @@ class Answer:
         return self.found.low - room <= self.truth <= self.found.high + room
 
 
+# Up to so many values of the reward every composition of a group is listed.
+MOST_VALUES = 4
+
+
+def few_values_law(design: Design, estimator: Estimator, size: int):
+    """E||g_hat||^2 of each prompt, and its mean, by every composition of a group."""
+    values = np.unique(design.reward_PC)
+    ways = combinations_with_replacement(range(len(values)), size)
+    group_LG = np.array(list(ways))
+    weights_LG = estimator.weights(Groups.of_rewards(values[group_LG]))[0] / size
+    alike_LGV = group_LG[..., None] == np.arange(len(values))
+    counts_LV = alike_LGV.sum(1)
+    sums_LV, squares_LV = (
+        np.einsum("lg,lgv->lv", one, alike_LGV) for one in (weights_LG, weights_LG**2)
+    )
+    pairs_LVV = sums_LV[..., None] * sums_LV[:, None] - (
+        squares_LV[..., None] * np.eye(len(values))
+    )
+    part_PCV = design.probability_PC[..., None] * (design.reward_PC[..., None] == values)
+    chance_PV = part_PCV.sum(1)
+    mean_PVD = np.einsum("pcv,pcd->pvd", part_PCV, design.score_PCD)
+    mean_PVD = divide(mean_PVD, chance_PV[..., None])
+    norms2_PC = (design.score_PCD**2).sum(-1)
+    norms2_PV = divide(np.einsum("pcv,pc->pv", part_PCV, norms2_PC), chance_PV)
+    second, means = [], []
+    for some in np.array_split(np.arange(design.prompts), -(-design.prompts // 200)):
+        chance_PL = stats.multinomial.pmf(counts_LV, size, chance_PV[some][:, None])
+        gram_PVV = mean_PVD[some] @ mean_PVD[some].swapaxes(1, 2)
+        second.append(
+            (chance_PL @ squares_LV * norms2_PV[some]).sum(-1)
+            + (np.einsum("pl,lvw->pvw", chance_PL, pairs_LVV) * gram_PVV).sum((1, 2))
+        )
+        means.append(np.einsum("pl,lv,pvd->pd", chance_PL, sums_LV, mean_PVD[some]))
+    return np.concatenate(second), np.concatenate(means)
+
+
 @dataclass(frozen=True)
 class Truth:
     """Exact figures of a design: of a run's own prompts, or of their population."""
@@ -86,6 +125,19 @@ class Truth:
     def _law(self, estimator: Estimator, size: int):
         return find_law(estimator, size, binary=self.binary)(self.moments)
 
+    def _means(self, estimator: Estimator, size: int) -> tuple[Floats, Floats]:
+        """E||g_hat||^2 of each prompt, and h(x), (P, D)."""
+        if not self.binary:
+            return few_values_law(self.design, estimator, size)
+        law = self._law(estimator, size)
+        return law.second, law.slope[:, None] * self.design.gradient_PD
+
+    def _is_known(self, estimator: Estimator, size: int) -> bool:
+        if self.binary:
+            return find_law(estimator, size, binary=True) is not None
+        few = len(np.unique(self.design.reward_PC)) <= MOST_VALUES
+        return few and estimator.reward_only and not estimator.binary
+
     @cached_property
     def constants(self) -> Constants:
         """c1 to c3 and their like over this population."""
@@ -105,15 +157,15 @@ class Truth:
 
     def direction(self, estimator: Estimator, size: int) -> Direction:
         """Where an estimator points over this population."""
-        law, gradient_PD = self._law(estimator, size), self.design.gradient_PD
-        mean_PD = law.slope[:, None] * gradient_PD
+        (second_P, mean_PD) = self._means(estimator, size)
+        gradient_PD = self.design.gradient_PD
         mean, norms2 = mean_PD.mean(0), (mean_PD**2).sum(-1)
         inner2 = (mean @ gradient_PD.mean(0)) ** 2
         return Direction(
             mean_norm2=mean @ mean,
             cosine2=inner2 / (mean @ mean) / self.constants.gradient2.item(),
             between=norms2.mean() - mean @ mean,
-            within=(law.second - norms2).mean(),
+            within=(second_P - norms2).mean(),
         )
 
     def cost(self, size: float, name: str = "grpo") -> float:
@@ -150,7 +202,7 @@ class Truth:
         if name in ("grpo", "vanilla", "batch-mean", "best-constant"):
             return Aim.of_unbiased(self.constants, name, size)
         estimator = TRL if name.startswith("grpo-std(eps=0.0001") else find_estimator(name)
-        if not self.binary or find_law(estimator, size, binary=True) is None:
+        if not self._is_known(estimator, size):
             return None
         direction = self.direction(estimator, size)
         return Aim(*map(np.atleast_1d, Aim.of(direction, self.constants, size)))

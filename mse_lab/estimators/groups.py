@@ -8,7 +8,7 @@ deviation nor a spread, and leaves exact zeros where max == min.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -36,6 +36,17 @@ class Groups:
     norms2_PRG: Floats
     value_P: Floats
     best_constant_PR: Floats
+
+    @classmethod
+    def of_rewards(cls, rewards_RG: Floats) -> Self:
+        """Take groups of one prompt of which the rewards alone count."""
+        return cls(
+            rewards_PRG=rewards_RG[None],
+            lengths_PRG=np.ones((1, *rewards_RG.shape), dtype=np.int64),
+            norms2_PRG=np.ones((1, *rewards_RG.shape)),
+            value_P=np.zeros(1),
+            best_constant_PR=np.zeros((1, len(rewards_RG))),
+        )
 
 
 def two_values(rewards: Iterable[Floats]) -> tuple[float, float] | None:

@@ -60,6 +60,10 @@ LAWS: dict[str, Callable[[Moments, int], Floats]] = {
 }
 
 
+# Completions beyond those of a group that a law takes: a polynomial's degree is G, and what
+# multiplies it uses up three.
+MORE_THAN_A_GROUP = 3
+
 # The reward of a wrong completion, and of a right one.
 WrongRight = tuple[float, float]
 WRONG_RIGHT = (0.0, 1.0)
@@ -96,13 +100,7 @@ class _Coefficients(NamedTuple):
 @lru_cache(maxsize=1024)
 def _weight_sums(estimator: Estimator, size: int, values: WrongRight) -> _Sums:
     rewards = np.tri(size + 1, size, -1)
-    groups = Groups(
-        rewards_PRG=np.where(rewards, values[1], values[0])[None],
-        lengths_PRG=np.ones((1, size + 1, size), dtype=np.int64),
-        norms2_PRG=np.ones((1, size + 1, size)),
-        value_P=np.zeros(1),
-        best_constant_PR=np.zeros((1, size + 1)),
-    )
+    groups = Groups.of_rewards(np.where(rewards, values[1], values[0]))
     weights = estimator.weights(groups)[0]
     right, wrong = weights * rewards, weights * (1 - rewards)
     return _Sums(right.sum(-1), wrong.sum(-1), (right**2).sum(-1), (wrong**2).sum(-1))
@@ -181,7 +179,7 @@ class BinaryLaw:
 
     def knows_mean(self, moments: Moments) -> bool:
         """Whether the moments give the law without bias: by G + 3 completions or more."""
-        return not 0 < np.min(moments.value_trials) < self.size + 3
+        return not 0 < np.min(moments.value_trials) < self.size + MORE_THAN_A_GROUP
 
     def _share(self, value: Floats) -> Floats:
         """The chance of being right, by the mean reward."""
@@ -190,7 +188,8 @@ class BinaryLaw:
     def _of_one_pool(self, moments: OnePoolMoments) -> _Coefficients:
         """Coefficients where prompts, (P,), have completions of their own number."""
         if not self.knows_mean(moments):
-            raise ValueError(f"give {self.size + 3} completions or more of each prompt")
+            needed = self.size + MORE_THAN_A_GROUP
+            raise ValueError(f"give {needed} completions or more of each prompt")
         trials_P = np.broadcast_to(moments.value_trials, moments.value.shape).astype(int)
         right_P = np.rint(self._share(moments.value) * trials_P).astype(int)
         rows = np.empty((len(_Coefficients._fields), *trials_P.shape))

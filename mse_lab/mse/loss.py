@@ -1,6 +1,6 @@
 """A loss over random prompts: where its gradient estimate points, how noisy, at what cost.
 
-For an estimator whose mean is h(x) = slope(x) g(x), which for rewards 0 and 1 is any whose
+For an estimator whose mean is h(x), which for rewards of two values is slope(x) g(x) if its
 weights depend on a group's rewards alone, with hbar = E h(X) and of one group
 
     E||g_hat||^2 = ||hbar||^2 + (between + within) / B,
@@ -24,9 +24,14 @@ The squared cosine is a ratio of estimates, which is too large by order 1/P wher
 differ; the jackknife subtracts this bias. Bounds of a ratio of costs take the linear part,
 by the jackknife: they neglect terms of the order of one over the number of prompts.
 
-The law of a biased loss needs G + 3 completions of each prompt. Where few are drawn, larger
-groups are compared by unimodality: cost falls to its least and rises again. So if it rises
-at the largest size that is known, the best size is among the known ones (`is_bracketed`).
+For rewards of more than two values the mean of a loss is not along g(x). Then few
+completions of each prompt give E||g_hat||^2, and the products of h(x) with h(x') and g(x')
+by sub-groups (`subgroups.py`); a finished run does not keep what they take.
+
+The law of a biased loss needs G + 3 completions of each prompt, sub-groups a block of
+G + 1. Where few are drawn, larger groups are compared by unimodality: cost falls to its
+least and rises again. So if it rises at the largest size that is known, the best size is
+among the known ones (`is_bracketed`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +42,7 @@ import numpy as np
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.constants import Constants, mse_times_budget
-from mse_lab.mse.laws import BinaryLaw
+from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw
 from mse_lab.mse.prompt_samples import raise_to_zero
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.probe.schema import EstimatorEntry
@@ -61,14 +66,21 @@ class Direction(NamedTuple):
 
 def find_direction(table: PromptTable, slope_P: Floats, within_P: Floats) -> Direction:
     """Estimate where an estimator points, by its slope and noise on each prompt, (S,)."""
-    samples, ones = table.prompt_samples, np.ones_like(slope_P)
     mean_norm2 = table.mean_products(slope_P, slope_P)
-    inner = table.mean_products(slope_P, ones)
+    inner = table.mean_products(slope_P, np.ones_like(slope_P))
+    return _direction(table, mean_norm2, inner, slope_P**2 * table.gradient2_P, within_P)
+
+
+def _direction(
+    table: PromptTable, mean_norm2: Floats, inner: Floats, norm2_P: Floats, within_P: Floats
+) -> Direction:
+    """By ||hbar||^2, <hbar, g>, (S,), and by each prompt's ||h(x)||^2 and noise."""
+    samples, ones = table.prompt_samples, np.ones_like(norm2_P)
     norms2 = mean_norm2 * table.mean_products(ones, ones)
     return Direction(
         mean_norm2=mean_norm2,
         cosine2=samples.without_bias(divide(inner**2, norms2)),
-        between=raise_to_zero(samples.means(slope_P**2 * table.gradient2_P) - mean_norm2),
+        between=raise_to_zero(samples.means(norm2_P) - mean_norm2),
         within=samples.means(within_P),
     )
 
@@ -157,7 +169,7 @@ def find_aims(
 def law_directions(
     table: PromptTable, estimator: Estimator, sizes: Sequence[int]
 ) -> dict[int, Direction]:
-    """Find directions by the law of an estimator of the rewards alone; {} without one."""
+    """Find directions of an estimator of the rewards alone where they are known."""
     kept: dict[tuple[Estimator, int], Direction | None] = table.kept
     for size in sizes:
         if (estimator, size) not in kept:
@@ -168,12 +180,56 @@ def law_directions(
 
 def _law_direction(table: PromptTable, estimator: Estimator, size: int) -> Direction | None:
     moments, law = table.moments, table.find_law(estimator, size)
-    known = not isinstance(law, BinaryLaw) or law.knows_mean(moments)
-    if law is None or not known or size < max(estimator.smallest_group, 2):
+    if size < max(estimator.smallest_group, 2):
+        return None
+    if law is None:
+        return _direction_by_subgroups(table, estimator, size)
+    if isinstance(law, BinaryLaw) and not law.knows_mean(moments):
         return None
     mean = law(moments)
     noise_P = mean.second - mean.slope**2 * moments.gradient2
     return find_direction(table, mean.slope, noise_P)
+
+
+def _takes_rewards_alone(estimator: Estimator) -> bool:
+    local = estimator.reward_only and estimator.group_local
+    return local and not estimator.knows_value
+
+
+def completions_needed(entry: EstimatorEntry | None, size: int) -> int:
+    """Say how many completions of each prompt tell the cost of a loss in groups of a size.
+
+    As few as there are where it follows from c1 to c3, and where nothing tells it: 0.
+
+    >>> completions_needed({"name": "grpo-std"}, 16), completions_needed("grpo", 16)
+    (19, 0)
+    """
+    kept = None if entry is None else without_batch(entry)
+    if kept is None or kept in CONSTANT or not _takes_rewards_alone(find_estimator(kept)):
+        return 0
+    if find_estimator(kept).name in GRPO_TYPE:
+        return 0
+    return size + MORE_THAN_A_GROUP
+
+
+def _direction_by_subgroups(
+    table: PromptTable, estimator: Estimator, size: int
+) -> Direction | None:
+    """Find a direction by few completions of graded rewards."""
+    if not _takes_rewards_alone(estimator) or estimator.binary or table.drawn is None:
+        return None
+    found, samples = table.drawn.figures_of_loss(estimator, size), table.prompt_samples
+    if found is None:
+        return None
+    mean_norm2 = samples.mean_of_pairs(found.products_P, found.products_P)
+    inner = samples.mean_of_pairs(found.with_gradients_P, found.of_gradients_P)
+    return _direction(
+        table,
+        table.with_own(mean_norm2, found.norm2_P),
+        table.with_own(inner, found.inner_P),
+        found.norm2_P,
+        found.second_P - found.norm2_P,
+    )
 
 
 # Costs of sizes over samples of prompts, (S,).

@@ -23,6 +23,12 @@ Z^2 over all but i and k, its sum over j != l is
 
     Z_i Z_k m (m-1) - (Z_i + Z_k) (m-1) R + R^2 - Q.
 
+A sum of scores with other weights that depend on the rewards and sum to zero is one of
+V - 1 vectors, V the number of different rewards: the gradient, and for each reward but the
+least and the largest its mean score less that of the least. These are kept, so that what
+any loss makes of the completions is known afterwards (`subgroups.py`); for rewards of two
+values it is the gradient alone.
+
 Where some are not differentiated, each K_ii stands for n_z / k_z completions, and each K_ik
 for the pairs of the same two rewards that were drawn, over those that were differentiated.
 For rewards 0 and 1, p is estimated by all completions, its powers by factorial moments, and
@@ -31,7 +37,8 @@ mean products by the differentiated completions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,15 +52,15 @@ from mse_lab.mse.moments import OnePoolMoments
 LEAST_COMPLETIONS, LEAST_OF_A_REWARD = 4, 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PromptSample:
     """Completions of one prompt: one pool, no reference."""
 
     rewards_N: Floats  # Rewards Z of all N completions drawn.
     scored_K: Ints  # Indices of the K that were differentiated, ascending.
     gram_KK: Floats  # <W_i, W_j> of those, float64.
-    # Unbiased for g, by `gradient_weights`: the whole vector, or a sketch.
-    gradient_D: NDArray[np.float32]
+    # Sums of the scores by `kept_weights`, whole vectors or sketches; the gradient's first.
+    vectors_MD: NDArray[np.float32]
     lengths_N: Ints  # Tokens of each completion, end token included.
     seconds: float  # What it took, drawing included.
 
@@ -66,6 +73,33 @@ class PromptSample:
     def differentiated(self) -> int:
         """K."""
         return len(self.scored_K)
+
+    @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What was worked out by this block, whatever others there are."""
+        return {}
+
+    @property
+    def gradient_D(self) -> NDArray[np.float32]:
+        """Unbiased for g."""
+        return self.vectors_MD[0]
+
+    def weighted_sum(self, weights_N: Floats) -> NDArray[np.float32] | None:
+        """Sum the scores with weights that equal rewards share and that sum to zero.
+
+        None where too few vectors were kept.
+        """
+        values, first, counts = np.unique(
+            self.rewards_N, return_index=True, return_counts=True
+        )
+        if len(self.vectors_MD) < len(values) - 1:
+            return None
+        apart_N = gradient_weights(self.rewards_N, np.arange(self.completions))
+        # Of completions with the largest reward only the gradient has scores.
+        scale = divide(weights_N[first[-1]], apart_N[first[-1]])
+        rest_V = counts * (weights_N - scale * apart_N)[first]
+        factors_M = np.array([scale, *rest_V[1:-1]], dtype=np.float32)
+        return np.asarray(factors_M @ self.vectors_MD[: len(factors_M)])
 
 
 def drawn_for_each(rewards_N: Floats, scored_K: Ints) -> Floats:
@@ -88,6 +122,22 @@ def gradient_weights(rewards_N: Floats, scored_K: Ints) -> Floats:
     """
     apart_N = (rewards_N - rewards_N.mean()) / (len(rewards_N) - 1)
     return np.asarray(apart_N[scored_K] * drawn_for_each(rewards_N, scored_K))
+
+
+def kept_weights(rewards_N: Floats, scored_K: Ints) -> Floats:
+    """Give the weights (M, K) of what is kept of scores, M = V - 1 of V rewards, or one.
+
+    The gradient's come first; where rewards have more than two values, all are scored.
+
+    >>> kept_weights(np.array([1.0, 0.1, 0.0, 0.0]), np.arange(4)).round(3)
+    array([[ 0.242, -0.058, -0.092, -0.092],
+           [ 0.   ,  1.   , -0.5  , -0.5  ]])
+    """
+    rows, values = [gradient_weights(rewards_N, scored_K)], np.unique(rewards_N)
+    least_N = rewards_N == values[0]
+    for inner_N in (rewards_N == value for value in values[1:-1]):
+        rows.append(inner_N / inner_N.sum() - least_N / least_N.sum())
+    return np.stack(rows)
 
 
 def choose_scored(

@@ -53,6 +53,16 @@ class PromptSamples:
             [[divide(total, pairs)], divide(others, fewer), divide(drawn, pairs_B)]
         )
 
+    def mean_of_pairs(self, rows_P: Floats, columns_P: Floats) -> Floats:
+        """Average products over pairs x != x' of each sample, by sums over the others x'.
+
+        Without draws of the bootstrap, which take each product.
+        """
+        count, total = self.prompts, rows_P.sum()
+        others = total - rows_P - columns_P
+        pairs, fewer = count * (count - 1), (count - 1) * (count - 2)
+        return np.concatenate([[divide(total, pairs)], divide(others, fewer)])
+
     def without_bias(self, ratio: Floats) -> Floats:
         """Subtract from a ratio (S,) its bias by the jackknife."""
         left_out = ratio[1 : 1 + self.prompts]

@@ -69,6 +69,7 @@ class PromptTable:
     halves: tuple[Halves, ...] = ()  # By half its completions, where the prompts are a set.
     size: float = math.inf  # How many prompts there are in all.
     bootstrap: Bootstrap | None = None  # What draws intervals; None for the jackknife.
+    drawn: Samples | None = None  # Few completions of each; None for a run's pools.
 
     @classmethod
     def of_pools(
@@ -98,6 +99,7 @@ class PromptTable:
             values=two_values(samples.rewards),
             halves=() if size == math.inf else tuple(halves_of_samples(samples)),
             size=size,
+            drawn=samples,
         )
 
     def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
@@ -136,12 +138,14 @@ class PromptTable:
 
     def mean_products(self, left_P: Floats, right_P: Floats) -> Floats:
         """<E left(X) g(X), E right(X) g(X)> of every sample of prompts, (S,)."""
-        samples = self.prompt_samples
-        pairs = samples.mean_products(self.products_PP, left_P, right_P)
+        pairs = self.prompt_samples.mean_products(self.products_PP, left_P, right_P)
+        return self.with_own(pairs, left_P * right_P * self.gradient2_P)
+
+    def with_own(self, pairs: Floats, each_P: Floats) -> Floats:
+        """Add to a mean over pairs, (S,), what each prompt adds with itself, if a set."""
         if self.size == math.inf:
             return pairs
-        each = samples.means(left_P * right_P * self.gradient2_P)
-        return pairs + (each - pairs) / self.size
+        return pairs + (self.prompt_samples.means(each_P) - pairs) / self.size
 
     @cached_property
     def samples(self) -> Constants:

@@ -17,14 +17,10 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from mse_lab.arrays import Floats
-from mse_lab.estimators import find_estimator
 from mse_lab.formatting import with_interval
 from mse_lab.mse.bounds import Bound, Priced, bound_ratios
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.laws import BinaryLaw
 from mse_lab.mse.loss import (
     CONSTANT,
     GRPO_TYPE,
@@ -236,7 +232,6 @@ class Decision(NamedTuple):
     """What a look says."""
 
     ruling: Ruling  # The verdict on the present size.
-    waits: bool  # Whether the law of the user's loss is known at the next look only.
     best: Estimate  # G* with its interval.
 
     @property
@@ -250,28 +245,10 @@ class Decision(NamedTuple):
     @property
     def stop(self) -> bool:
         """Whether the verdict is known."""
-        return self.ruling.verdict != "cannot tell" and not self.waits
+        return self.ruling.verdict != "cannot tell"
 
 
-def decide(table: PromptTable, question: Question, *, awaited: int = 0) -> Decision:
-    """Decide by few completions of three prompts or more whether to stop.
-
-    Args:
-        table: The prompts at hand.
-        question: What is asked.
-        awaited: Completions that each prompt will have at the next look. If the law of the
-            user's loss is known with these, and not yet, GRPO-type's does not decide.
-    """
-    ruling = rule_by_looks(table, question)
-    waits = not ruling.of_loss and _is_awaited(table, question, awaited)
-    return Decision(ruling, waits, table.best_group_size(question.level))
-
-
-def _is_awaited(table: PromptTable, question: Question, awaited: int) -> bool:
-    """Whether the law of the user's loss is known with more completions, but not yet."""
-    entry = without_batch(question.estimator or "")
-    if not entry or entry in CONSTANT:
-        return False
-    law = table.find_law(find_estimator(entry), question.present)
-    trials = int(np.min(table.moments.value_trials))
-    return isinstance(law, BinaryLaw) and trials < question.present + 3 <= awaited
+def decide(table: PromptTable, question: Question) -> Decision:
+    """Decide by few completions of three prompts or more whether to stop."""
+    best = table.best_group_size(question.level)
+    return Decision(rule_by_looks(table, question), best)

@@ -5,6 +5,9 @@ the blocks' averages, weighted by completions. Blocks are independent, so the pr
 between them count for its squared gradient: with g_hat = sum_r w_r g_hat_r,
 
     ||g||^2 = sum_r w_r^2 (that of the block) + sum_{r != s} w_r w_s <g_hat_r, g_hat_s>.
+
+What a loss makes of graded rewards in groups of G is said by blocks of more than G
+completions alone (`subgroups.py`); likewise for its mean h and <h, g>.
 """
 
 from collections import defaultdict
@@ -17,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
+from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.moments import OnePoolMoments
 from mse_lab.mse.one_pool import (
@@ -27,6 +31,7 @@ from mse_lab.mse.one_pool import (
     sample_moments,
 )
 from mse_lab.mse.pools import inner_products, squared_norm
+from mse_lab.mse.subgroups import LossFigures, figures_of_prompt
 
 Blocks = tuple[PromptSample, ...]
 
@@ -65,6 +70,19 @@ def _figures_of(samples: Sequence[PromptSample]) -> _Figures:
             values[indices] = getattr(moments_of_shape, name)
         noise2[indices] = gradient_noise2(gradient_terms(stack))
     return _Figures(OnePoolMoments(**moments), noise2)
+
+
+def _products_with_others(
+    own: Sequence[NDArray[np.floating]], all_of: Sequence[NDArray[np.floating]]
+) -> Floats:
+    """Sum the products of each of P vectors with those of the other prompts, (P,)."""
+    total_D = np.sum(all_of, axis=0, dtype=np.float64)
+    return np.array(
+        [
+            one_D.astype(np.float64) @ (total_D - left_D)
+            for one_D, left_D in zip(own, all_of, strict=True)
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -182,14 +200,31 @@ class Samples:
 
     def products_with_others(self, half: Self) -> Floats:
         """Sum <g(x), g(x')> over the other prompts x', g(x) by half its blocks, (P,)."""
-        total_D = np.sum(self._gradients, axis=0, dtype=np.float64)
-        return np.array(
-            [
-                gradient_D.astype(np.float64) @ (total_D - prompt_D)
-                for gradient_D, prompt_D in zip(
-                    half._gradients, self._gradients, strict=True
-                )
-            ]
+        return _products_with_others(half._gradients, self._gradients)
+
+    def figures_of_loss(self, estimator: Estimator, size: int) -> LossFigures | None:
+        """Evaluate an estimator of the rewards in groups of a size, by sub-groups.
+
+        None where a prompt has no block of more completions, or too few vectors are kept.
+        """
+        found = [
+            figures_of_prompt(blocks, shares, gradient_D, estimator, size)
+            for blocks, shares, gradient_D in zip(
+                self.blocks, self._shares, self._gradients, strict=True
+            )
+        ]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            return None
+        second_P, inner_P, norm2_P = np.array([one[:3] for one in known]).T
+        means, gradients = [one.mean_D for one in known], self._gradients
+        return LossFigures(
+            second_P,
+            inner_P,
+            norm2_P,
+            products_P=_products_with_others(means, means),
+            with_gradients_P=_products_with_others(means, gradients),
+            of_gradients_P=_products_with_others(gradients, means),
         )
 
     @cached_property

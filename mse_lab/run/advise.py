@@ -7,7 +7,7 @@
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
@@ -17,16 +17,30 @@ import numpy as np
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
+from mse_lab.mse.loss import completions_needed
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, Question, Stopped, decide
+from mse_lab.mse.rule import (
+    FIRST_PROMPTS,
+    LEAST_PROMPTS,
+    LEAST_SIGNALS,
+    Question,
+    Stopped,
+    decide,
+)
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import diagnostics_of
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.context import RunContext, load, measuring
-from mse_lab.run.looks import COMPLETIONS, MOST_SCORED, Look, keyed_order, looks
+from mse_lab.run.looks import (
+    MOST_SCORED,
+    Look,
+    first_completions,
+    keyed_order,
+    looks,
+)
 from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
 from mse_lab.run.prepare import Inputs, RunSpec
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
@@ -169,7 +183,7 @@ class _Looks:
             return False
         population = subject.probe.prompts.population_size(len(self._order))
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
-        decision = decide(table, self._question, awaited=COMPLETIONS)
+        decision = decide(table, self._question)
         line.say(look.prompts, look.drawn, decision.words)
         return decision.stop
 
@@ -196,6 +210,18 @@ class _Deadline:
         self._drawn += drawn
 
 
+def _warn_of_budget(
+    prompts: int, needed: int, first: int, question: Question
+) -> Iterator[str]:
+    """Say which budget tells the user's own loss, where this one does not."""
+    if needed > first:
+        drawn = needed * min(prompts, FIRST_PROMPTS)
+        yield (
+            f"your loss in groups of {question.present} takes {needed} completions of each "
+            f"prompt to be known, {drawn:,} at the first look; give a budget of as many"
+        )
+
+
 def sample_until(
     subject: Subject,
     store: Store[SampledPrompt],
@@ -214,7 +240,11 @@ def sample_until(
     deadline, done, stop = _Deadline(seconds), Look(0, 0), False
     hidden = not (shown and processes.first)
     order, like_these = order_prompts(subject), subject.probe.prompts.population != "these"
-    possible = looks(len(order), budget or DEFAULT_BUDGET, spent=not like_these)
+    needed = completions_needed(question.estimator, question.present)
+    first = first_completions(len(order), budget or DEFAULT_BUDGET, needed)
+    possible = looks(
+        len(order), budget or DEFAULT_BUDGET, first=first, spent=not like_these
+    )
     most = possible[-1].drawn
     with Progress(subject.name, "completions", hidden=hidden, most=most) as line:
         seen = _Looks(subject, order, store, question, line)
@@ -233,9 +263,10 @@ def sample_until(
             if stop:
                 break
     # Without a stop the looks end where the next one would exceed the budget.
-    whole = like_these and done == looks(len(order))[-1]
+    whole = like_these and done == looks(len(order), first=first)[-1]
     stopped: Stopped = "regret" if stop else "exhausted" if whole else "budget"
-    return SamplingEnd(seen.prompts, stopped, seen.checks, seen.warnings, len(order))
+    warnings = (*seen.warnings, *_warn_of_budget(len(order), needed, first, question))
+    return SamplingEnd(seen.prompts, stopped, seen.checks, warnings, len(order))
 
 
 def sample_context(

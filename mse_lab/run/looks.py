@@ -1,11 +1,12 @@
 """Looks: at which numbers of prompts, and of completions of each, an answer is sought.
 
 Prompts come in a random order, for a set may be sorted by difficulty. At the first look
-each has just enough completions for the law of a loss in groups of 8, TRL's default. The
-next one has the completions that cost least in the long run, and then the number of prompts
-grows by half from look to look: so often `mse/bounds.py` allows for. Once all prompts are
-measured, each look adds a block to each prompt, half as many completions as it has.
-Products between blocks come from the blocks' gradients.
+each has just enough completions for the law of a loss in groups of 8, TRL's default, or of
+the size in use if that is larger. The next one has the completions that cost least in the
+long run, if the first had not as many, and then the number of prompts grows by half from
+look to look: so often `mse/bounds.py` allows for. Once all prompts are measured, each look
+adds a block to each prompt, half as many completions as it has. Products between blocks
+come from the blocks' gradients.
 
 The number of completions at the first look does not depend on the time that they take, or
 else the same probe would give other numbers on a busy machine.
@@ -59,6 +60,7 @@ class Look(NamedTuple):
 
     prompts: int  # How many, the first in their order.
     completions: int  # How many of each prompt.
+    first: int = FIRST_COMPLETIONS  # How many at the first look.
 
     @property
     def drawn(self) -> int:
@@ -73,8 +75,9 @@ class Look(NamedTuple):
         >>> Look(60, 24).blocks(50)
         [range(0, 16), range(16, 24)]
         """
-        later = takewhile(lambda end: end < self.completions, _by_half(COMPLETIONS))
-        first = [FIRST_COMPLETIONS] if place < FIRST_PROMPTS else []
+        each = max(COMPLETIONS, self.first)
+        later = takewhile(lambda end: end < self.completions, _by_half(each))
+        first = [self.first] if place < FIRST_PROMPTS else []
         ends = sorted({0, *first, *later, self.completions})
         return [range(*pair) for pair in pairwise(ends)]
 
@@ -117,14 +120,27 @@ def keyed_order(seed: int, ids: Sequence[str]) -> list[int]:
     return sorted(range(len(ids)), key=lambda at: stream(seed, "order", ids[at]).random())
 
 
-def _growing(prompts: int) -> Iterator[Look]:
+def first_completions(prompts: int, budget: int, needed: int) -> int:
+    """Say how many completions the first look takes of each prompt.
+
+    As many as are `needed`, where a budget has them for all its prompts.
+
+    >>> [first_completions(60, 8192, needed) for needed in (11, 13, 35, 259)]
+    [12, 16, 35, 12]
+    """
+    # A later block of fewer than four would say nothing.
+    more = FIRST_COMPLETIONS if needed <= FIRST_COMPLETIONS else max(needed, COMPLETIONS)
+    return more if min(prompts, FIRST_PROMPTS) * more <= budget else FIRST_COMPLETIONS
+
+
+def _growing(prompts: int, first: int) -> Iterator[Look]:
     """List looks at more and more prompts, then at more and more completions of all."""
-    counts = _prompts_of_looks()
-    yield Look(min(next(counts), prompts), FIRST_COMPLETIONS)
+    counts, later = _prompts_of_looks(), max(COMPLETIONS, first)
+    yield Look(min(next(counts), prompts), first, first)
     for count in takewhile(lambda count: count < prompts, counts):
-        yield Look(count, COMPLETIONS)
-    for each in islice(_by_half(COMPLETIONS), FURTHER_LOOKS):
-        yield Look(prompts, each)
+        yield Look(count, later, first)
+    for each in islice(_by_half(later), FURTHER_LOOKS):
+        yield Look(prompts, each, first)
 
 
 def _last(before: Look, prompts: int, budget: int) -> Look:
@@ -132,28 +148,34 @@ def _last(before: Look, prompts: int, budget: int) -> Look:
     count = min(budget // before.completions, prompts)
     each = budget // prompts if count == prompts else before.completions
     enough = each >= before.completions + LEAST_COMPLETIONS
-    return Look(count, each if enough else before.completions)
+    return Look(count, each if enough else before.completions, before.first)
 
 
-def looks(prompts: int, budget: int | None = None, *, spent: bool = False) -> list[Look]:
+def looks(
+    prompts: int,
+    budget: int | None = None,
+    *,
+    first: int = FIRST_COMPLETIONS,
+    spent: bool = False,
+) -> list[Look]:
     """List the looks at a set of `prompts` prompts, within a budget of completions.
 
-    A budget is at least that of the first look. The last look takes what is left of it; at
-    the most completions of each prompt only if it is to be `spent`, where there are no
-    other prompts.
+    A budget is at least that of the first look, at `first` completions of each prompt. The
+    last look takes what is left of it; at the most completions of each prompt only if it is
+    to be `spent`, where there are no other prompts.
 
     >>> [look.drawn for look in looks(60, 1000)]
     [384, 768, 960]
-    >>> [tuple(look) for look in looks(20, 500)]
+    >>> [look[:2] for look in looks(20, 500)]
     [(20, 12), (20, 16), (20, 24)]
     >>> looks(20, 8192)[-1].completions, looks(20, 8192, spent=True)[-1].completions
     (271, 409)
     """
-    growing = list(_growing(prompts))
+    growing = list(dict.fromkeys(_growing(prompts, first)))
     found = [look for look in growing if budget is None or look.drawn <= budget]
     if budget is None or (len(found) == len(growing) and not spent):
         return found
-    last = _last(found[-1] if found else Look(0, FIRST_COMPLETIONS), prompts, budget)
+    last = _last(found[-1] if found else Look(0, first, first), prompts, budget)
     if len(found) == len(growing):
         return [*found[:-1], last]
     return list(dict.fromkeys([*found, last]))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.measurement import SampledPrompt
-from mse_lab.mse.one_pool import PromptSample, choose_scored, gradient_weights
+from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.policy.completions import Completions
 from mse_lab.probe.streams import stream
 from mse_lab.run.looks import MOST_SCORED
@@ -30,17 +30,17 @@ POOL = "advice"
 
 
 def _score(
-    subject: Subject, index: int, scored: Completions, weights_K: Floats
+    subject: Subject, index: int, scored: Completions, weights_MK: Floats
 ) -> tuple[Scores, NDArray[np.float32]]:
-    """Score completions in one block; also give their weighted sum, or its sketch."""
+    """Score completions in one block; also give their M weighted sums, or sketches."""
 
     def act(how: Scoring) -> tuple[Scores, NDArray[np.float32]]:
-        # A new sum for each attempt: a pass that runs out of memory leaves a part of one.
-        weighted = Weighted(weights_K, subject.keeper())
+        # New sums for each attempt: a pass that runs out of memory leaves parts of them.
+        weighted = [Weighted(weights_K, subject.keeper()) for weights_K in weights_MK]
         together = how._replace(block=len(scored))
         policy, tokens = subject.policy, subject.tokens[index]
         scores = score_block(policy, tokens, scored, None, how=together, weighted=weighted)
-        return scores, weighted.keeper.vector
+        return scores, np.stack([one.keeper.vector for one in weighted])
 
     return attempt(subject.memory.scoring, act)
 
@@ -52,7 +52,7 @@ def _gradient_gap(
     if not weights_K.any():
         # The rewards are all equal: other weights, so as not to compare zeros.
         weights_K = np.arange(1.0, len(scored) + 1)
-    _, kept_D = _score(subject, index, scored, weights_K)
+    _, [kept_D] = _score(subject, index, scored, weights_K[None])
     policy, tokens = subject.policy, subject.tokens[index]
 
     def differentiate(most: int) -> NDArray[np.float32]:
@@ -85,16 +85,16 @@ def sample_prompt(
     began = time.monotonic() - seconds
     rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
     scored_K = choose_scored(pool.rewards_N, MOST_SCORED, rng)
-    weights_K = gradient_weights(pool.rewards_N, scored_K)
+    weights_MK = kept_weights(pool.rewards_N, scored_K)[: subject.most_vectors]
     scored = pool.completions[scored_K]
-    scores, gradient_D = _score(subject, index, scored, weights_K)
+    scores, vectors_MD = _score(subject, index, scored, weights_MK)
     refuse_scores(subject, index, scores, start + scored_K)
-    gap = _gradient_gap(subject, index, scored, weights_K) if checked else np.nan
+    gap = _gradient_gap(subject, index, scored, weights_MK[0]) if checked else np.nan
     sample = PromptSample(
         rewards_N=pool.rewards_N,
         scored_K=scored_K,
         gram_KK=scores.gram_NN,
-        gradient_D=gradient_D,
+        vectors_MD=vectors_MD,
         lengths_N=pool.completions.lengths_N,
         seconds=time.monotonic() - began,
     )

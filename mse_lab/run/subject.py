@@ -98,6 +98,11 @@ class Subject(Inputs):
         """Whether the prompts' vectors are kept whole, not as sketches."""
         return sketches.vectors_fit(len(self.prompts), self.policy.size)
 
+    @property
+    def most_vectors(self) -> int:
+        """How many vectors a block of completions keeps at most, with graded rewards."""
+        return sketches.most_vectors(len(self.prompts), self.policy.size)
+
     def keeper(self) -> sketches.Keeper:
         """Make what keeps one gradient."""
         if self.keeps_whole:

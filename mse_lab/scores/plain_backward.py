@@ -8,7 +8,7 @@ are unbiased, and so is all that is linear in the Gram matrix, as the laws and e
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from zlib import crc32
@@ -56,7 +56,7 @@ class PlainBackward:
         policy: Policy,
         count: int,
         reference: Mapping[str, Tensor] | None,
-        weighted: Weighted | None,
+        weighted: Sequence[Weighted],
         sketched: bool,
     ) -> None:
         """Take `count` scores; keep them, or sketches, for the products between them."""
@@ -86,8 +86,9 @@ class PlainBackward:
         self.norms2[name][index] = inner_product(flat, flat)
         if name in self._reference:
             self.products[index] += inner_product(flat, self._reference[name])
-        if self._weighted is not None and (weight := self._weighted.weights_N[index]):
-            self._weighted.keeper.add(name, [flat * weight])
+        for weights_N, keeper in self._weighted:
+            if weight := weights_N[index]:
+                keeper.add(name, [flat * weight])
         if one is None:
             self._kept[name][index] = flat
         else:

@@ -11,7 +11,7 @@ part of the completions at a time (Chen, Xu, Zhang and Guestrin 2016).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ class Recorder(ModuleHooks):
         count: int,
         reference: Mapping[str, Tensor] | None,
         shared: int = 0,
-        weighted: Weighted | None = None,
+        weighted: Sequence[Weighted] = (),
     ) -> None:
         super().__init__(policy.model, count, shared)
         # <W_i, W_j>; <W_i, r>, zero without a reference; in each parameter ||W_i||^2.
@@ -159,10 +159,9 @@ class Recorder(ModuleHooks):
         # None where no completion of the reference used it.
         reference = (self._reference or {}).get(name)
         reduced = reduce_factors(factors, reference, parameter.shape)
-        if self._weighted is not None:
-            weights_N = torch.from_numpy(self._weighted.weights_N).to(parameter.device)
-            total = weighted_sum(factors, weights_N, parameter.shape)
-            self._weighted.keeper.add(name, total)
+        for one in self._weighted:
+            weights_N = torch.from_numpy(one.weights_N).to(parameter.device)
+            one.keeper.add(name, weighted_sum(factors, weights_N, parameter.shape))
         gram_NN = reduced.gram_NN.cpu()
         self.gram += gram_NN
         self.products += reduced.products_N.cpu()

@@ -15,7 +15,7 @@ finds a use of a parameter that the hooks do not see. Where completions are diff
 alone anyway, it is done so beside another one, and longer, in one batch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,7 +72,7 @@ def _score_together(
     reference: Mapping[str, Tensor] | None,
     padding: int,
     how: Scoring,
-    weighted: Weighted | None,
+    weighted: Sequence[Weighted],
 ) -> Scores:
     if is_alone(policy, how):
         count = len(completions)
@@ -110,29 +110,32 @@ def score_block(
     reference: Mapping[str, Tensor] | None,
     padding: int = 0,
     how: Scoring | None = None,
-    weighted: Weighted | None = None,
+    weighted: Sequence[Weighted] = (),
 ) -> Scores:
     """Score a block of completions, one backward pass through each distinct one.
 
     Products are formed between any two of the block, and with the reference gradient, if
     there is one, in every parameter that log pi depends on. Padding beyond the longest
-    completion changes nothing; `how` says what is kept in memory, everything if None; a
-    `weighted` sum of the scores comes out of the same pass.
+    completion changes nothing; `how` says what is kept in memory, everything if None;
+    `weighted` sums of the scores come out of the same pass.
     """
     how = how or Scoring(len(completions))
     distinct, place_N = completions.distinct()
-    if weighted is not None:
-        # Completions that are equal add their weights up.
-        totals_N = np.bincount(place_N, weighted.weights_N, len(distinct)).astype(float)
-        # Of equal rewards all are zero, and so is the sum that the keeper starts with.
-        weighted = weighted._replace(weights_N=totals_N) if totals_N.any() else None
+    # Completions that are equal add their weights up. Of equal rewards all are zero, and so
+    # is the sum that the keeper starts with.
+    totals = [
+        (np.bincount(place_N, one.weights_N, len(distinct)).astype(float), one.keeper)
+        for one in weighted
+    ]
 
     def score(rows: slice) -> Scores:
-        share = None
-        if weighted is not None:
-            share = weighted._replace(weights_N=weighted.weights_N[rows])
+        shares = [
+            Weighted(totals_N[rows], keeper)
+            for totals_N, keeper in totals
+            if totals_N.any()
+        ]
         return _score_together(
-            policy, prompt, distinct[rows], reference, padding, how, share
+            policy, prompt, distinct[rows], reference, padding, how, shares
         )
 
     starts = range(0, len(distinct), how.block)

@@ -7,6 +7,7 @@ import transformers
 
 import mse_lab
 from mse_lab.errors import InputError
+from mse_lab.mse.prompt_table import PromptTable
 
 ROWS = [
     {"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}", "answer": at % 3 + 1}
@@ -82,3 +83,30 @@ def test_more_is_spent_where_less_may_be_lost(parts):
 def test_what_cannot_be_used(parts, changes, words):
     with pytest.raises(InputError, match=words):
         advise(parts, **changes)
+
+
+STD = "grpo-std(eps=0.0001, length=token-batch)"
+
+
+def with_bonus(text, row):
+    """Reward a first token, and 0.1 for an odd length."""
+    return float(text.startswith("1")) + 0.1 * (len(text) % 2)
+
+
+@pytest.mark.parametrize(
+    ("training", "name", "of_each"),
+    [
+        ({}, STD, 12),
+        ({"num_generations": 12}, STD, 16),
+        ({"loss_type": "grpo"}, "grpo", 12),  # Divided by lengths it is not known.
+    ],
+)
+def test_graded_rewards_are_judged_by_the_users_loss(
+    parts, monkeypatch, training, name, of_each
+):
+    """By as many completions as its groups take, from the first look on."""
+    monkeypatch.setattr(PromptTable, "knows_gradient", lambda *_: True)
+    training = {"trainer": "trl", **training}
+    found = advise(parts, reward=with_bonus, training=training, budget=6 * of_each)
+    assert found.prices[0].estimator == name
+    assert (found.completions, found.differentiated) == (6 * of_each, 6 * of_each)

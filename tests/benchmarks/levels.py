@@ -51,6 +51,7 @@ RUNS, QUICK, BUDGET = 400, 20, 6496
 STEPS = (0, 64, 1024)
 PRESENT, TOLERANCE = Question().present, Question().tolerance
 SIZES = Question().compared
+MOST_GRADED = 23
 KEYS = ["design", "completions_per_step"]
 
 
@@ -99,8 +100,12 @@ class Ended(NamedTuple):
 def exact_costs(design: Design, completions: float) -> dict[bool, dict[int, float]]:
     """Exact costs of group sizes: of the user's loss (True), of GRPO-type (False)."""
     truth, loss = Truth(design), "grpo-std(eps=0.0001)"
-    costs = truth.costs(loss, SIZES, PRESENT, completions) if truth.binary else {}
-    return {True: costs, False: truth.costs("grpo", SIZES, PRESENT, completions)}
+    # Compositions of graded rewards are too many in large groups, which cost more.
+    sizes = [size for size in SIZES if truth.binary or size <= MOST_GRADED]
+    return {
+        True: truth.costs(loss, sizes, PRESENT, completions),
+        False: truth.costs("grpo", SIZES, PRESENT, completions),
+    }
 
 
 def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
@@ -133,7 +138,7 @@ def run_until(
         table = PromptTable.of_samples(samples, case.size)
         for completions in sorted(left):
             question = Question(completions=completions)
-            decision = decide(table, question, awaited=COMPLETIONS)
+            decision = decide(table, question)
             found[completions] = decision.ruling, samples.completions
             left -= {completions} if decision.stop else set()
         if not left:

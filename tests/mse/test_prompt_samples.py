@@ -25,6 +25,16 @@ def test_figures_of_drawn_prompts_by_enumeration():
         assert number == pytest.approx(np.mean(pairs) if pairs else 0.0)
 
 
+def test_sums_over_the_others_say_what_products_do():
+    """Without draws; with each prompt left out, too, of products that are not symmetric."""
+    apart = np.random.default_rng(2).standard_normal((5, 5))
+    np.fill_diagonal(apart, 0.0)
+    samples = PromptSamples.without_draws(5)
+    found = samples.mean_of_pairs(apart.sum(1), apart.sum(0))
+    ones = np.ones(5)
+    np.testing.assert_allclose(found, samples.mean_products(apart, ones, ones))
+
+
 def test_a_mean_over_prompts_has_the_textbooks_standard_error():
     """1, 2 and 6: mean 3, s^2 = (4 + 1 + 9) / 2 = 7."""
     found = mean_over_prompts(np.array([1.0, 2.0, 6.0]))

@@ -140,22 +140,6 @@ def test_the_larger_the_batch_the_less_a_size_matters():
     assert found[-1].verdict == "keep"
 
 
-def test_few_completions_wait_for_the_law_of_the_users_loss():
-    """Of 8 completions each the law of groups of 8 is not known, and of 16 it is."""
-    table = drawn(200, completions=8)
-    for question, stop in [
-        (Question(present=64), True),
-        (Question(present=8), False),
-        (Question("grpo", 64), True),
-        (Question(present=13), False),  # 16 completions tell groups of 13 at most.
-        (Question(present=14), True),
-    ]:
-        assert decide(table, question, awaited=16).stop == stop, question
-    ended = decide(table, Question(present=8), awaited=8)
-    assert ended.stop
-    assert not ended.ruling.of_loss
-
-
 @pytest.mark.parametrize(
     ("least", "of_a_bound", "verdict", "saves", "bound"),
     [

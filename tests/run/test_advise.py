@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.mse.rule import Question
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.reward_functions import UserReward
 from mse_lab.probe.rewards import integer
@@ -58,7 +59,7 @@ def measure(probe, tmp_path, monkeypatch):
     def measure(decide, **settings):
         monkeypatch.setattr(advise, "decide", lambda table, *_, **__: decide(table))
         spec = prepare("small", probe, tmp_path / "out" / ADVICE, tmp_path)
-        return sample_probe(spec, None, **settings)
+        return sample_probe(spec, Question(), **settings)
 
     return measure
 
@@ -208,7 +209,7 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
             return [] if kind else True
 
     subject = load(prepare("small", probe, tmp_path / "out", tmp_path)).subject
-    found = sample_until(subject, {}, None, None, Second())
+    found = sample_until(subject, {}, Question(), None, Second())
     assert (found.stopped, found.prompts) == ("regret", [])
 
 

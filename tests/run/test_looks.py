@@ -11,6 +11,7 @@ from mse_lab.run.looks import (
     FIRST_PROMPTS,
     FURTHER_LOOKS,
     Look,
+    first_completions,
     keyed_order,
     looks,
 )
@@ -37,10 +38,16 @@ def test_the_order_has_nothing_to_do_with_the_place():
 
 
 def test_looks_grow_by_half_and_then_by_completions_of_each():
-    found = looks(60)
+    found = [look[:2] for look in looks(60)]
     assert found[:3] == [(32, 12), (48, 16), (60, 16)]
     assert found[3:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
-    assert looks(120)[:5] == [(32, 12), (48, 16), (72, 16), (108, 16), (120, 16)]
+    assert [look[:2] for look in looks(120)][:5] == [
+        (32, 12),
+        (48, 16),
+        (72, 16),
+        (108, 16),
+        (120, 16),
+    ]
     assert (FIRST_PROMPTS, FIRST_COMPLETIONS, FURTHER_LOOKS) == (32, 12, 8)
 
 
@@ -105,3 +112,36 @@ def test_where_there_are_no_other_prompts_all_of_a_budget_is_spent(prompts):
 
 def test_a_budget_below_the_first_look_is_for_the_caller_to_refuse():
     assert looks(60, 383) == [Look(31, 12)]
+
+
+@pytest.mark.parametrize(
+    ("needed", "budget", "first"),
+    [
+        (0, 384, 12),
+        (12, 8192, 12),
+        (13, 8192, 16),  # A later block of three would say nothing.
+        (35, 1120, 35),
+        (35, 1119, 12),
+        (259, 8192, 12),
+    ],
+)
+def test_the_first_look_has_what_a_larger_group_needs(needed, budget, first):
+    """And every later one, where the budget has it for the prompts of the first."""
+    assert first_completions(60, budget, needed) == first
+    assert first_completions(16, budget // 2, needed) == first
+    found = looks(60, budget, first=first)
+    assert found[0] == Look(32, first, first)
+    assert min(look.completions for look in found) == first
+    assert len(found) == len(set(found))
+    for look in found:
+        blocks = [block for at in (0, 40) for block in look.blocks(at)]
+        assert all(len(block) >= 4 for block in blocks)
+    order = keyed_order(0, IDS)
+    assert found[0].items(order)[0] == [(order[0], 0, first)]
+
+
+def test_looks_at_more_completions_grow_by_half_from_there():
+    found = [look[:2] for look in looks(60, first=35)]
+    assert found[:5] == [(32, 35), (48, 35), (60, 35), (60, 52), (60, 78)]
+    assert [look[:2] for look in looks(20, first=35)][:3] == [(20, 35), (20, 52), (20, 78)]
+    assert Look(60, 78, 35).blocks(0) == Look(60, 78, 35).blocks(50)

@@ -307,12 +307,14 @@ def test_a_sketch_takes_the_sum_by_name():
         lambda: Sketch(policy.parameters, 3, 64),
         lambda: Whole(policy.parameters),
     ):
-        expected, keeper = make(), make()
+        expected = make()
         for name, part in gradient.items():
             expected.add(name, [part])
-        weighted = Weighted(weights_N, keeper)
+        # Several at once, each with weights of its own.
+        weighted = [Weighted(scale * weights_N, make()) for scale in (1, -2)]
         score_block(policy, PROMPT, completions, None, weighted=weighted)
-        assert relative_gap(keeper.vector, expected.vector) < 1e-5
+        assert relative_gap(weighted[0].keeper.vector, expected.vector) < 1e-5
+        assert relative_gap(weighted[1].keeper.vector, -2 * expected.vector) < 1e-5
 
 
 def test_equal_rewards_leave_no_sum_to_form(monkeypatch):
@@ -322,11 +324,11 @@ def test_equal_rewards_leave_no_sum_to_form(monkeypatch):
     some = some_completions(policy)[np.array([3, 3, 0])]
     for weights_N in (np.zeros(3), np.array([1.0, -1.0, 0.0])):
         weighted = Weighted(weights_N, Whole(policy.parameters))
-        score_block(policy, PROMPT, some, None, weighted=weighted)
+        score_block(policy, PROMPT, some, None, weighted=[weighted])
         assert not weighted.keeper.vector.any()
     with pytest.raises(TypeError):
         score_block(
-            policy, PROMPT, some, None, weighted=Weighted(np.ones(3), weighted.keeper)
+            policy, PROMPT, some, None, weighted=[Weighted(np.ones(3), weighted.keeper)]
         )
 
 
