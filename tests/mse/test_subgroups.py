@@ -189,6 +189,19 @@ def test_costs_of_graded_rewards_near_the_exact_ones(completions, size):
         assert cost[0] / found[8][0] == pytest.approx(exact[one], rel=0.06)
 
 
+def test_a_set_counts_each_prompt_with_itself():
+    """Of 6 prompts with 60 blocks each: within 10%, where other pairs are off by 23%."""
+    design = choose(bonus(population(np.random.default_rng(1))), np.arange(6))
+    blocks = [design.sample(np.random.default_rng(at), 12) for at in range(60)]
+    samples = Samples.of(zip(*blocks, strict=True))
+    exact = Truth(design).direction(ESTIMATORS_OF["TRL's"], 8).mean_norm2
+    found, of_more = (
+        find_aims(table_of(samples, size), TRL, [8])[8].signal[0] for size in (6, np.inf)
+    )
+    assert found == pytest.approx(exact, rel=0.1)
+    assert of_more != pytest.approx(exact, rel=0.2)
+
+
 def test_what_is_not_known():
     """Lengths, rewards that must be 0 or 1, and a prompt without a block that is enough."""
     rng = np.random.default_rng(0)
