@@ -107,6 +107,11 @@ def execute(arguments: Namespace) -> int:
 
 def _read(name: str, run: Path, arguments: Namespace) -> Advice:
     """Advise from a finished run."""
+    if arguments.budget:
+        raise InputError(
+            f"--budget: {run} is measured, and nothing more is drawn; leave it out, or "
+            "measure anew with --fresh"
+        )
     from mse_lab.mse.rule import TOLERANCE
     from mse_lab.probe.training import find_setting
     from mse_lab.report.advice_files import advise_run

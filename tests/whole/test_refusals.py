@@ -73,6 +73,7 @@ init model sums.jsonl --max-tokens 0           | '0' is no number of tokens
 init model sums.jsonl --from model             | no training_args.bin in it
 advise small.yaml --budget 0                   | argument --budget:
 advise tiny/base smollm2/icl --fresh           | of several runs there is a line each
+advise tiny/base --budget 512                  | is measured, and nothing more is drawn
 advise tiny/base smollm2/none                  | no probe smollm2/none
 advise tiny/base probes/bonsai.yaml            | no probe probes/bonsai.yaml
 advise tiny/base gsm8k/qwen-instruct           | qwen-instruct: no finished run; measure
