@@ -109,8 +109,10 @@ def _keys_below(kind: Any, *path: str) -> Iterator[tuple[tuple[str, ...], list[s
 
 
 def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> InputError:
-    """Turn the first error of pydantic into one line."""
-    first, keys = error.errors(include_url=False)[0], dict(_keys_below(kind))
+    """Turn an error of pydantic into one line: an unknown key, else the first."""
+    errors, keys = error.errors(include_url=False), dict(_keys_below(kind))
+    # A misspelt key is also missing under its name.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     names = {name for section in keys.values() for name in section}
     *above, last = first["loc"] or [""]
     # pydantic also names the alternatives of a type.

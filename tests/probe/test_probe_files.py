@@ -111,6 +111,7 @@ MODEL, PROMPTS = {"path": "x", "device": "cpu"}, {"source": "y"}
 # A probe's changes, in its sections, and the line after the file's name.
 BAD_PROBES = [
     ({"model": {}}, "model.path is missing; add it"),
+    ({"model": {"pth": "x"}}, "unknown key model.pth; did you mean path?"),
     ({"pol": {}}, "unknown key pol; did you mean pool?"),
     ({"group_sizes": [4, 0]}, "group_sizes.1 = 0: should be greater"),
     ({"group_sizes": [4, 6]}, "group_sizes = [4, 6]: 4 does not divide the largest, 6; us"),
