@@ -261,7 +261,7 @@ def _claim(case: Case, tested: Sequence[_Tested], runs: tuple[str, ...]) -> Clai
         worst = max(counted, key=lambda one: one.doubt)
         decisive, p_value = worst.number, worst.p_value
         others = [one.number for one in tested if one.case is case and one is not worst]
-        where = "" if worst.case is case else f"At G = {worst.case.size} "
+        where = "" if worst.case is case else f"At G = {worst.case.size}, "
         also = "".join(f"; {one.label} {with_interval(one.estimate)}" for one in others)
         reason = f"{where}{worst.explain()}{also}. "
     decisive, sentence = case.shown or decisive, f"{reason}{case.remark}".strip()

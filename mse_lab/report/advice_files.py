@@ -60,9 +60,11 @@ def advise_run(
     advice = restore_advice(results.file("advice.json"))
     about, asked = advice.setting, None if setting is None else UserSetting.of(setting)
     if asked not in (None, about) or regret != advice.regret:
+        steps = about.completions_per_step or "unknown"
         raise InputError(
             f"{folder}: has no pools.npz, only the answer for {about.trainer} with "
-            f"{about.named} at regret = {advice.regret:g}; measure for yours with --fresh, "
+            f"{about.named}, completions_per_step = {steps}, "
+            f"at regret = {advice.regret:g}; measure for yours with --fresh, "
             f"or all of it with {COMMAND_PREFIX} run {advice.name}"
         )
     return advice

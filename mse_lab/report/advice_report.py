@@ -88,7 +88,7 @@ def _unit(advice: Advice) -> str:
 def _of_whom(advice: Advice) -> str:
     if advice.of_loss:
         return ""
-    return " This is about GRPO-type's error: your loss is not known at these sizes."
+    return " This is about GRPO-type's error: your loss is not known at every size."
 
 
 def _keep(advice: Advice) -> str:

@@ -97,7 +97,7 @@ def test_failures_are_corrected_over_the_run_and_holding_is_not():
     assert {one.verdict for one in rows} == {"holds"}
     assert "outside the interval, as 1 of 10 do by chance" in rows[-1].sentence
     assert (whole.verdict, whole.number, whole.group_size) == ("holds", deviating, None)
-    assert whole.sentence.startswith("At G = 64 a/b 1.20 (")
+    assert whole.sentence.startswith("At G = 64, a/b 1.20 (")
 
 
 def test_holm_by_hand():
