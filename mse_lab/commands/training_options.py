@@ -60,7 +60,8 @@ def read_training_options(
         return of_probe
     if {"config", "words"} & {*given} and arguments.trainer is None and of_probe is None:
         option = "--config" if "config" in given else TRAINING_OPTION
-        raise InputError(f"{option}: whose? give --trainer {', '.join(TRAINER_NAMES)}, too")
+        names = ", ".join(TRAINER_NAMES)
+        raise InputError(f"{option}: of which trainer? add --trainer, one of {names}")
     same = of_probe is not None and arguments.trainer in (None, of_probe.trainer)
     values = of_probe.model_dump() if same and of_probe else {}
     values.setdefault("trainer", arguments.trainer or "trl")

@@ -127,14 +127,14 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
         return
     found = _multiply(trainer, size, reading.values)
     said = reading.list([*_drawing(reading), *batch.unit])
-    said = f"{found.drawn} completions are drawn together ({said})"
+    said = f"{found.drawn:,} completions are drawn together ({said})"
     faults = {
         f"no whole groups of {trainer.size} = {size}": found.drawn % size,
         f"no multiple of {found.unit}": found.drawn % found.unit,
-        f"no multiple of the {found.step} of a step ({reading.list(batch.step[:1])})": (
+        f"no multiple of the {found.step:,} of a step ({reading.list(batch.step[:1])})": (
             batch.whole and found.drawn % found.step
         ),
-        f"fewer than the {found.step} of a step ({reading.list(batch.step[:1])})": (
+        f"fewer than the {found.step:,} of a step ({reading.list(batch.step[:1])})": (
             batch.within and found.step > found.drawn
         ),
     }
