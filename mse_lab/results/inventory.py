@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.probe.plain_text import parse_yaml
@@ -47,7 +47,11 @@ def read_whole_text(file: BinaryIO) -> str:
 
 def read_json(file: BinaryIO, schema: Any) -> Any:
     """Read JSON of this schema."""
-    return TypeAdapter(schema).validate_json(file.read())
+    try:
+        return TypeAdapter(schema).validate_json(file.read())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(": ".join(map(str, [*first["loc"], first["msg"]]))) from None
 
 
 def read_configuration(file: BinaryIO) -> dict[str, Any]:
