@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.formatting import number
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
 from mse_lab.results.shards import as_arrays
 from mse_lab.run import loop
@@ -110,7 +111,7 @@ def test_a_folder_gives_what_memory_gives_and_the_line_counts(task, whole):
     sizes = [loop.size([(item,)]) for item in whole]
     reward = np.average([one.mean_reward for one in whole.values()], weights=sizes)
     cut = np.average([one.completions.truncated for one in whole.values()], weights=sizes)
-    expected = f"mean reward {reward:.2f}, {cut:.0%} cut"
+    expected = f"mean reward {number(reward, 2)}, {cut:.0%} cut"
     assert str(line.tally) == expected
     assert task.measured == task.batches
     assert same(task, task.shards(), whole)
