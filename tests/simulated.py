@@ -110,7 +110,6 @@ def make_sample(rewards_N, score_ND, scored_K):
         gram_KK=score_KD @ score_KD.T,
         vectors_MD=kept_weights(rewards_N, scored_K) @ score_KD,
         lengths_N=np.ones(len(rewards_N), dtype=np.int64),
-        seconds=0.0,
     )
 
 

@@ -62,7 +62,6 @@ class PromptSample:
     # Sums of the scores by `kept_weights`, whole vectors or sketches; the gradient's first.
     vectors_MD: NDArray[np.float32]
     lengths_N: Ints  # Tokens of each completion, end token included.
-    seconds: float  # What it took, drawing included.
 
     @property
     def completions(self) -> int:

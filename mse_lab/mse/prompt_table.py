@@ -63,9 +63,7 @@ class PromptTable:
     products_PP: Floats  # <g(x), g(x')> of different prompts; zero on the diagonal.
     gradient_noise_P: Floats  # Standard error of each ||g(x)||^2, by its completions alone.
     binary: bool  # Whether all rewards are 0 or 1.
-    values: WrongRight | None = (
-        None  # The two values of rewards of other two; None for more.
-    )
+    values: WrongRight | None = None  # The two of rewards that are not 0 and 1.
     halves: tuple[Halves, ...] = ()  # By half its completions, where the prompts are a set.
     size: float = math.inf  # How many prompts there are in all.
     bootstrap: Bootstrap | None = None  # What draws intervals; None for the jackknife.

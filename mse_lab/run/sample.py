@@ -6,8 +6,6 @@ run that used them again would be measured on completions chosen to agree with t
 A run's pools have other uniform numbers, so that it verifies the advice independently.
 """
 
-import time
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -73,16 +71,13 @@ def sample_prompt(
     index: int,
     start: int,
     pool: CompletionPool,
-    seconds: float,
     *,
     checked: bool = False,
 ) -> SampledPrompt:
     """Differentiate some completions of a block, whose numbers begin at `start`.
 
-    They took so many `seconds` to draw. Where it is `checked` the gradient is compared with
-    that of plain autograd.
+    Where it is `checked` the gradient is compared with that of plain autograd.
     """
-    began = time.monotonic() - seconds
     rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
     scored_K = choose_scored(pool.rewards_N, MOST_SCORED, rng)
     weights_MK = kept_weights(pool.rewards_N, scored_K)[: subject.most_vectors]
@@ -96,7 +91,6 @@ def sample_prompt(
         gram_KK=scores.gram_NN,
         vectors_MD=vectors_MD,
         lengths_N=pool.completions.lengths_N,
-        seconds=time.monotonic() - began,
     )
     return SampledPrompt(
         sample,
@@ -113,14 +107,10 @@ def sample_batch(subject: Subject, batch: Batch, checked: int) -> list[SampledPr
     batch and in any process. The numbers of the completions key their uniform numbers. The
     gradient of the `checked` prompt's first block is compared with that of plain autograd.
     """
-    began = time.monotonic()
     [(start, stop)] = {(start, stop) for _, start, stop in batch}
     indices = [index for index, *_ in batch]
     pools = draw_pools(subject, indices, POOL, range(start, stop))
-    seconds = (time.monotonic() - began) / len(batch)
     return [
-        sample_prompt(
-            subject, index, start, pool, seconds, checked=(index, start) == (checked, 0)
-        )
+        sample_prompt(subject, index, start, pool, checked=(index, start) == (checked, 0))
         for index, pool in zip(indices, pools, strict=True)
     ]

@@ -311,6 +311,20 @@ def test_the_power_of_the_law_is_that_of_its_study(optimiser):
     assert powers[-1] in README
 
 
+def test_the_trainings_of_the_pretrained_model_are_those_of_their_study():
+    table = pd.read_csv(ROOT / "results/training-law-smollm2/comparison.csv")
+    rows = table[(table["step"] == 8) & (table["group_size"] != 4)]
+    assert len(rows) == 3
+    for _, row in rows.iterrows():
+        low, high = row["gain_ratio_low"], row["gain_ratio_high"]
+        ends = f"({low:.2f} to {high:{'.1f' if high > 2 else '.2f'}})"
+        line = (
+            f"| {row['group_size']} | {row['predicted_gain_ratio']:.2f} | "
+            f"{row['gain_ratio']:.2f} {ends} |"
+        )
+        assert line in PAGES["results/smollm2/README.md"]
+
+
 @pytest.mark.parametrize("arm", [(256, 4), (128, 2), (128, 16), (128, 64), (64, 4)])
 def test_the_arms_of_adamw_are_those_of_their_study(arm):
     table = pd.read_csv(ROOT / "results/training-law/comparison.csv")
