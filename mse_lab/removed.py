@@ -8,6 +8,7 @@ is the last one that has them all.
 KEYS: dict[str, str] = {
     "model.shard": "set model.device_map: auto for a model larger than a GPU",
     "metric": "leave it out; errors are squared lengths, other metrics are in 808d59b",
+    "prompts.shots": "write the demonstrations into the text file of prompts.template",
     "sampling.server": "draw by probes/making/vllm_completions.py, and set completions",
 }
 

@@ -22,7 +22,10 @@ def rows():
     template = load_template("plain", ROOT)
     lines = SET.read_text().splitlines()[:12]
     for row in map(json.loads, lines):
-        yield {"prompt": template.render(row["problem"], []), "answer": str(row["answer"])}
+        yield {
+            "prompt": template.format(problem=row["problem"]),
+            "answer": str(row["answer"]),
+        }
 
 
 ROWS = list(rows())

@@ -30,7 +30,7 @@ from mse_lab.probe.prompts import (
 )
 from mse_lab.probe.rewards import load_reward, try_reward
 from mse_lab.probe.schema import Fields, Prompts
-from mse_lab.probe.sources import Source, is_hub_name, open_rows
+from mse_lab.probe.sources import is_hub_name, open_rows
 from mse_lab.probe.trainers import TRAINERS
 
 TEXT = Path(__file__).with_name("new_probe.yaml")
@@ -150,7 +150,7 @@ def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
     path = local_path(name, root)
     if path.is_dir() if path else is_hub_name(name):
         return _Read(Fields(**wanted.fields), reward=wanted.reward or "exact")
-    _, rows = open_rows(Source("prompts", name, None, None, None), root, "test")
+    _, rows = open_rows(Prompts(source=name), root)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")

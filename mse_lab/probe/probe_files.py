@@ -27,7 +27,6 @@ _PATHS = (
     ("model", "adapter"),
     ("prompts", "source"),
     ("prompts", "template"),
-    ("prompts", "shots", "source"),
     ("completions",),
     ("training", "config"),
 )
@@ -187,14 +186,11 @@ def _resolve_paths(path: Path, values: Any) -> None:
 
 def _forget_old_source(values: Any, assignments: Sequence[str]) -> None:
     """Remove the keys of a source that an assignment replaces."""
-    pairs = (assignment.partition("=") for assignment in assignments)
-    assigned = {key.strip(): name for key, _, name in pairs}
-    for section in (("prompts",), ("prompts", "shots")):
-        name = assigned.get(".".join((*section, "source")))
-        if name is not None:
+    for key, _, name in (assignment.partition("=") for assignment in assignments):
+        if key.strip() == "prompts.source":
             old = ("revision", "subset", "split") if is_one_file(name) else ("revision",)
-            for key in old:
-                _section(values, *section).pop(key, None)
+            for one in old:
+                _section(values, "prompts").pop(one, None)
 
 
 def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:

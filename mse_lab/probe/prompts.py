@@ -1,6 +1,6 @@
 """Prompts: problems, their reference answers and the texts for the model."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.errors import InputError, shorten, shown
-from mse_lab.probe.plain_text import fault_of_text, local_path, reading, step_into
-from mse_lab.probe.prompt_templates import Template, load_template
+from mse_lab.probe.plain_text import fault_of_text, step_into
+from mse_lab.probe.prompt_templates import load_template
 from mse_lab.probe.schema import Fields, Prompts
-from mse_lab.probe.sources import Row, Source, open_rows
+from mse_lab.probe.sources import Row, open_rows
 
 Record = dict[str, Any]
 
@@ -148,108 +148,34 @@ def _make_records(
         yield record
 
 
-def read_prompt_records(config: Prompts, root: Path) -> list[Record]:
-    """Read the prompt set of a probe, in its order, with our names for the fields.
+def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
+    """Read the prompts of a probe, in the order of their source.
 
-    Without ids in the source the id of row 12, counted from 0, is `<name>-0012`.
+    Relative paths start from the working folder or the project's, `root`. Without ids in
+    the source the id of row 12, counted from 0, is `<name>-0012`.
     """
-    source = Source("prompts", config.source, config.subset, config.split, config.revision)
-    name, rows = open_rows(source, root, default_split="test")
-    records = list(_make_records(islice(rows, config.limit), config.fields, name))
+    template = load_template(config.template, root)
+    name, rows = open_rows(config, root)
+    records = [*_make_records(islice(rows, config.limit), config.fields, name)]
     if not records:
         raise InputError(
             f"{config.source}: has no prompts; give one JSON object per line, or a data "
             "set with rows"
         )
-    return records
+    return [_render(record, template, config) for record in records]
 
 
-def _file_of_split(path: Path, split: str) -> Path:
-    with reading(path.parent):
-        files = [file for file in path.parent.iterdir() if file.suffix == path.suffix]
-    matching = [file for file in files if file.name.startswith(split)]
-    if len(matching) != 1:
-        raise InputError(
-            f"prompts.shots.split = {split}: {len(matching)} files {split}*{path.suffix} "
-            f"in the folder of {path}; set prompts.shots.source"
-        )
-    return matching[0]
-
-
-def _shots_source(config: Prompts, root: Path) -> Source:
-    """Return the source of demonstrations; the default keys are those of the prompts."""
-    shots = config.shots
-    subset, split, revision = shots.subset, shots.split, shots.revision
-    name = shots.source or config.source
-    if shots.source is None:
-        subset, revision = subset or config.subset, revision or config.revision
-        path = local_path(name, root)
-        if split and path is not None and path.is_file():
-            name, split = str(_file_of_split(path, split)), None
-    return Source("prompts.shots", name, subset, split, revision)
-
-
-def _normalise(problem: Any) -> str:
-    """Remove differences of case and white space."""
-    return " ".join(str(problem).casefold().split())
-
-
-def read_shots(config: Prompts, records: list[Record], root: Path) -> list[Record]:
-    """Choose the demonstrations of a probe, none of which is measured.
-
-    They are the first rows of their source with different problems that are not among
-    `records`; case and white space make no difference.
-    """
-    source = _shots_source(config, root)
-    _, rows = open_rows(source, root, default_split="train")
-    taken = {_normalise(record["problem"]) for record in records}
-    shots: list[Record] = []
-    for row in rows:
-        problem = _required(row, "problem", config.fields)
-        if _normalise(problem) in taken:
-            continue
-        taken.add(_normalise(problem))
-        answer = _required(row, "answer", config.fields)
-        shots.append({"problem": problem, "answer": answer})
-        if len(shots) == config.shots.count:
-            return shots
-    raise InputError(
-        f"prompts.shots.count = {config.shots.count}: {source.name} has {len(shots)} rows "
-        "that are not measured; lower prompts.limit, or set prompts.shots.source"
-    )
-
-
-def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
-    """Read the prompts of a probe, in the order of their source.
-
-    Relative paths start from the working folder or the project's, `root`.
-    """
-    template = load_template(config.template, root)
-    if config.shots.count and not template.shot:
-        raise InputError(
-            f"prompts.shots.count = {config.shots.count}: the template {config.template} "
-            "has no demonstrations; use word-problem, or add {shots} ... {/shots}"
-        )
-    records = read_prompt_records(config, root)
-    shots = read_shots(config, records, root) if config.shots.count else []
-    return _render(records, template, shots, config)
-
-
-def _render(
-    records: Sequence[Record], template: Template, shots: Sequence[Record], config: Prompts
-) -> list[Prompt]:
-    prompts = []
-    for record in records:
-        text = template.render(str(record["problem"]), shots)
-        if is_chat(record["problem"]):
-            text = str(record["problem"][-1]["content"])
-            if not config.chat or config.template != "none":
-                raise InputError(
-                    f"prompt {shorten(record['id'])} is a chat: set prompts.chat = true "
-                    "and prompts.template = none"
-                )
-        prompts.append(Prompt(record["id"], text, _category(record), record))
-    return prompts
+def _render(record: Record, template: str, config: Prompts) -> Prompt:
+    if is_chat(record["problem"]):
+        text = str(record["problem"][-1]["content"])
+        if not config.chat or config.template != "none":
+            raise InputError(
+                f"prompt {shorten(record['id'])} is a chat: set prompts.chat = true "
+                "and prompts.template = none"
+            )
+    else:
+        text = template.replace("{problem}", str(record["problem"]))
+    return Prompt(record["id"], text, _category(record), record)
 
 
 def take_prompts(given: Iterable[Any], config: Prompts, *, answered: bool) -> list[Prompt]:
@@ -270,4 +196,5 @@ def take_prompts(given: Iterable[Any], config: Prompts, *, answered: bool) -> li
         for at, row in enumerate(rows)
     ]
     records = list(_make_records(taken, Fields(), "prompt", answered=answered))
-    return _render(records, load_template(config.template, Path()), [], config)
+    template = load_template(config.template, Path())
+    return [_render(record, template, config) for record in records]

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError, shown
 from mse_lab.probe.plain_text import step_into
-from mse_lab.probe.rows import ColumnValues, Rows
+from mse_lab.probe.rows import ColumnValues, Rows, listed
 
 SCHEMA = pa.schema(
     [
@@ -162,7 +162,7 @@ def _convert(
     array = _cast(values, type_)
     if array is None:
         read = []
-        for index, value in enumerate(_listed(values)):
+        for index, value in enumerate(listed(values)):
             try:
                 missing = value is None or value is math.nan or value != value
                 read.append(None if missing else kind.read(value))
@@ -222,11 +222,7 @@ def find_column(rows: Rows, name: str) -> ColumnValues | None:
     top, *keys = name.split(".")
     if not keys or top not in rows.columns:
         return None
-    return [reduce(step_into, keys, value) for value in _listed(rows.columns[top])]
-
-
-def _listed(values: ColumnValues) -> list[Any]:
-    return values.to_pylist() if isinstance(values, pa.Array) else list(values)
+    return [reduce(step_into, keys, value) for value in listed(rows.columns[top])]
 
 
 def _is_reward(name: str) -> bool:
@@ -268,7 +264,7 @@ def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
 
 def _by_function(rows: Rows, given: ColumnValues, column: str) -> dict[str, ColumnValues]:
     """Take rewards by function apart; a list of rewards is that of a group."""
-    values = _listed(given)
+    values = listed(given)
     if any(isinstance(one, list) for one in values):
         return {f"{PART}{column}": values}
     for index, one in enumerate(values):
@@ -291,7 +287,7 @@ class _Listed(NamedTuple):
 
         A row is a group, unless it lists prompts, too.
         """
-        lists = {name: _listed(given) for name, given in self.values.items()}
+        lists = {name: listed(given) for name, given in self.values.items()}
         first = next(name for name in lists if _is_reward(name))
         self._refuse_tokens(first, lists)
         counts = [len(one or ()) for one in lists[first]]

@@ -38,6 +38,11 @@ ColumnValues: TypeAlias = pa.Array | Sequence[Any]
 Choose: TypeAlias = Callable[[Sequence[str]], Collection[str]]
 
 
+def listed(values: ColumnValues) -> list[Any]:
+    """Give the values of a column in Python's types."""
+    return values.to_pylist() if isinstance(values, pa.Array) else list(values)
+
+
 class Rows(NamedTuple):
     """Some rows of a file."""
 
@@ -49,6 +54,10 @@ class Rows(NamedTuple):
     def place(self, index: int) -> str:
         """Name a row in a message."""
         return f"{self.path}, {self.unit} {self.numbers[index]}"
+
+    def lists(self) -> list[list[Any]]:
+        """Give the values of all columns in Python's types."""
+        return [*map(listed, self.columns.values())]
 
 
 @dataclass

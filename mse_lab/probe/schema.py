@@ -113,36 +113,13 @@ class Fields(Section):
     category: Text = "category"  # For tables; optional.
 
 
-class Shots(Section):
-    """Demonstrations, which the template shows between `{shots}` and `{/shots}`.
-
-    They are the first rows of their source that are not measured, the same for every
-    prompt. If the prompts come from a local file, another split is the file in its folder
-    whose name begins with the split's: for `test.jsonl` the split `train` is `train.jsonl`.
-    """
-
-    count: Annotated[int, Field(ge=0, lt=2**31)] = 0  # Demonstrations per prompt.
-    # Like `prompts.source`; None for the same source, subset and revision.
-    source: Text | None = None
-    subset: Text | None = None
-    split: Text | None = None  # None for `train`.
-    revision: Text | None = None
-
-    @model_validator(mode="after")
-    def _says_how_many(self) -> Self:
-        given = self.model_dump(exclude={"count"}, exclude_none=True)
-        if given and not self.count:
-            raise ValueError(f"{next(iter(given))} is set without count; add count: 4")
-        return self
-
-
 PromptPopulation = Literal["like-these", "these"]
 
 
 class Prompts(Section):
     """The prompts and the text around them."""
 
-    # A JSONL, Parquet, CSV or Arrow file, a folder, or a Hub data set `owner/name`.
+    # A JSONL, Parquet or CSV file, a folder, or a Hub data set `owner/name`.
     source: Text
     subset: Text | None = None  # The data set's configuration, if it has several.
     split: Text | None = None  # The split of a data set; None for `test`.
@@ -151,12 +128,19 @@ class Prompts(Section):
     limit: Positive | None = None  # Only the first n; None for all.
     # `plain`, `few-shot`, `word-problem`, `boxed`, `none`, or a text file with `{problem}`.
     template: Text = "plain"
-    shots: Shots = Shots()
     chat: bool = False  # Whether the tokenizer's chat template is applied.
     # A random sample of a larger population, or all there are, such as a training set.
     population: Annotated[
         PromptPopulation, Field(exclude_if=lambda name: name == "like-these")
     ] = "like-these"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_configurations_of_before(cls, values: Any) -> Any:
+        """Leave out what each `config.yaml` said: that there are no demonstrations."""
+        shots = values.get("shots") if isinstance(values, dict) else None
+        without = isinstance(shots, dict) and shots.get("count") == 0
+        return {k: v for k, v in values.items() if k != "shots"} if without else values
 
     def population_size(self, count: int) -> float:
         """How many prompts there are in all where a source has so many."""

@@ -95,7 +95,6 @@ def test_any_value_under_any_key(key, value):
 
 @given(keys, st.sampled_from(NASTY) | texts)
 @example("prompts.source", "x" * 5000)
-@example("prompts.shots.source", "x" * 5000)
 @CASES
 def test_any_text_behind_set(key, text):
     path = ROOT / "probes/tiny/base.yaml"

@@ -68,10 +68,9 @@ def test_what_lies_where_one_works_goes_before_the_project_s(root):
 def test_paths_start_from_the_probe_s_folder_where_that_leads_to_something(root):
     """Not what is a template's name or a Hub's, nor what is set by the command."""
     write(Path("sub/mine.yaml"), Path("sub/x"), Path("sub/none"), Path("y"))
-    text = LEAST.replace("y}", "y, template: none, shots: {count: 1, source: x}}")
-    Path("sub/mine.yaml").write_text(text)
+    Path("sub/mine.yaml").write_text(LEAST.replace("y}", "y, template: none}"))
     probe = load_probe(Path("sub/mine.yaml"))
-    assert (probe.model.path, probe.prompts.shots.source) == ("sub/x", "sub/x")
+    assert probe.model.path == "sub/x"
     assert (probe.prompts.source, probe.prompts.template) == ("y", "none")
     assert load_probe(Path("sub/mine.yaml").absolute()) == probe
     assert load_probe(Path("sub/mine.yaml"), ["model.path=x"]).model.path == "x"
@@ -80,21 +79,29 @@ def test_paths_start_from_the_probe_s_folder_where_that_leads_to_something(root)
     assert load_probe(Path("../probes/b.yaml")).model.path == str(Path("../probes/x"))
 
 
+def test_a_configuration_of_before_is_read(root):
+    """Each said that there are no demonstrations; with some it is refused."""
+    shots = {"count": 0, "source": None}
+    values = {"model": {"path": "x"}, "prompts": {"source": "y", "shots": shots}}
+    assert parse_probe(values, "old") == load_probe(root / "probes/b.yaml")
+    shots["count"] = 4
+    with pytest.raises(InputError, match=r"prompts.shots: removed; write the demonstra"):
+        parse_probe(values, "old")
+
+
 def test_a_new_source_is_not_looked_for_where_the_old_one_was(root):
     """A file has no subset, split and revision; another data set no such revision."""
     path = root / "probes/b.yaml"
-    old = "o/y, subset: main, split: test, revision: abc, shots: {count: 1, split: train}}"
-    path.write_text(LEAST.replace("y}", old))
+    path.write_text(LEAST.replace("y}", "o/y, subset: main, split: test, revision: abc}"))
 
     def source(*changes):
         found = load_probe(path, changes).prompts
-        return found.subset, found.split, found.revision, found.shots.split
+        return found.subset, found.split, found.revision
 
-    assert source() == ("main", "test", "abc", "train")
-    assert source("prompts.source=o/z") == ("main", "test", None, "train")
-    assert source("prompts.source=z.jsonl") == (None, None, None, "train")
+    assert source() == ("main", "test", "abc")
+    assert source("prompts.source=o/z") == ("main", "test", None)
+    assert source("prompts.source=z.jsonl") == (None, None, None)
     assert source("prompts.revision=def", "prompts.source=o/z")[2] == "def"
-    assert source("prompts.shots.source=z.jsonl")[3] is None
 
 
 def test_settings_are_changed_by_dotted_keys_and_written_down_again(root):
@@ -119,9 +126,6 @@ BAD_PROBES = [
     ({"reward": "supplied"}, "reward = supplied: there is no file to read it from; set co"),
     ({"prompts": PROMPTS | {"fields": {"question": "x"}}}, "unknown key prompts.fields.qu"),
     ({"prompts": PROMPTS | {"fields": {"answer": 3}}}, "prompts.fields.answer = 3: "),
-    ({"prompts": PROMPTS | {"shots": {"cuont": 4}}}, "unknown key prompts.shots.cuont; di"),
-    ({"prompts": PROMPTS | {"shots": {"split": "train"}}}, "split is set without count; a"),
-    ({"prompts": PROMPTS | {"shots": {"count": -1}}}, "prompts.shots.count = -1: "),
     ({"prompts": PROMPTS | {"spilt": "train"}}, "unknown key prompts.spilt; did you mean"),
     ({"model": MODEL | {"adapter": {"rank": 0}}}, "model.adapter.rank = 0: should be grea"),
     ({"model": MODEL | {"adapter": {"rnk": 4}}}, "unknown key model.adapter.rnk; did you"),

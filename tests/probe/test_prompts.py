@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mse_lab.errors import InputError
-from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN, TEMPLATES, parse_template
+from mse_lab.probe.prompt_templates import FEW_SHOT, TEMPLATES
 from mse_lab.probe.prompts import load_prompts, take_prompts
 from mse_lab.probe.rewards import gsm8k
 from mse_lab.probe.schema import Prompts
-from mse_lab.probe.sources import csv_rows
 from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
 
 NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
@@ -104,15 +103,6 @@ def test_the_prompt_sets_of_this_project_read_as_they_stand(name):
         assert prompt.category == record["category"]
 
 
-def test_a_csv_s_leading_zeros_stay(tmp_path):
-    """001 and 1 are two prompts; columns without such a number are of numbers."""
-    path = tmp_path / "codes.csv"
-    path.write_text("id,problem,answer,weight\n001,01,7,0.50\n1,1,,1\n")
-    first, second = csv_rows(path)
-    assert first == {"id": "001", "problem": "01", "answer": 7, "weight": 0.5}
-    assert second == {"id": "1", "problem": "1", "answer": None, "weight": 1.0}
-
-
 def test_what_looks_like_nothing_or_a_number_is_text(tmp_path):
     values = ["nan", "NA", "none", "001", "true", "1e5", " a", 'a,"b"']
     rows = [{"id": one, "problem": "1", "answer": 1, "category": one} for one in values]
@@ -122,74 +112,23 @@ def test_what_looks_like_nothing_or_a_number_is_text(tmp_path):
     assert [prompt.category for prompt in found] == [*values, "0"]
 
 
-def test_demonstrations(lines, tmp_path):
-    """From another file, or the rows behind the measured ones, none measured or twice."""
-    train = write_lines(tmp_path / "train.jsonl", word_problems("train", 9))
-    shown = {"fields": FIELDS, "template": "word-problem"}
-    found = load(source=lines, **shown, shots={"count": 2, "source": str(train)})
-    assert found[3].text == (
-        "Solve the problem step by step. End with a line that holds #### and the final "
-        "number.\n\n"
-        "Problem: train: 0 and 2?\nSolution: It is\n#### 2\n\n"
-        "Problem: train: 1 and 2?\nSolution: It is\n#### 3\n\n"
-        "Problem: test: 3 and 2?\nSolution:"
-    )
-    found = load(source=lines, **shown, limit=4, shots={"count": 2})
-    for prompt in found:
-        assert "Problem: test: 4 and 2?" in prompt.text
-        assert "Problem: test: 5 and 2?" in prompt.text
-        assert sum(other.record["problem"] in prompt.text for other in found) == 1
-    rows = [{"question": "TEST:  0 and\n2?", "answer": "leaked #### 2"},
-            *[{"question": "1 or 2?", "answer": "#### 1"}] * 2,
-            {"question": "last", "answer": "#### 0"}]  # fmt: skip
-    known = str(write_lines(tmp_path / "train.jsonl", rows))
-    found = load(source=lines, **shown, shots={"count": 2, "source": known})
-    assert "leaked" not in found[0].text
-    assert found[0].text.count("1 or 2?") == 1
-    with pytest.raises(
-        InputError, match=r"count = 3: .*train.jsonl has 2 rows that are not"
-    ):
-        load(source=lines, **shown, shots={"count": 3, "source": known})
-
-
-SHOTS = [
-    {"problem": "1 and 1?", "answer": "2"},
-    {"problem": "{answer}", "answer": "{problem}"},
-]
-
-
-def test_templates():
-    """Each shows its problem once; a demonstration that holds a place's name is text."""
-    template = parse_template(
-        "Solve.\n\n{shots}\nQ: {problem}\nA: {answer}\n\n{/shots}\nQ: {problem}\nA:", "t"
-    )
-    assert template.render("5?", SHOTS) == (
-        "Solve.\n\nQ: 1 and 1?\nA: 2\n\nQ: {answer}\nA: {problem}\n\nQ: 5?\nA:"
-    )
-    assert template.render("{answer} {shots}") == "Solve.\n\nQ: {answer} {shots}\nA:"
-    assert parse_template(PLAIN, "plain").render("1 + 1 =") == (
-        "Solve the arithmetic problem. Return ONLY the final integer.\n1 + 1 ="
-    )
-    for name in TEMPLATES:
-        template = parse_template(TEMPLATES[name], name)
-        text = template.render("the problem {problem}", SHOTS[:1] if template.shot else [])
-        assert text.count("the problem {problem}") == 1
-        assert ("1 and 1?" in text) == bool(template.shot)
-        assert not any(mark in text for mark in ("{shots}", "{/shots}", "{answer}"))
+def test_templates(tmp_path, lines):
+    """Each shows its problem once, whatever the problem holds; demonstrations are text."""
+    for name in (one for one in TEMPLATES if one != "none"):
+        (prompt, *_) = load(source=lines, fields={"problem": "answer"}, template=name)
+        assert prompt.text == TEMPLATES[name].replace("{problem}", "It is\n#### 2")
+    (tmp_path / "mine.txt").write_text("Q: {answer}\nQ: {problem}\nA:")
+    rows = [{"problem": "{problem} {answer}", "answer": 1}]
+    source = write_lines(tmp_path / "odd.jsonl", rows)
+    (prompt,) = load(source=source, template=str(tmp_path / "mine.txt"))
+    assert prompt.text == "Q: {answer}\nQ: {problem} {answer}\nA:"
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("no place", "no {problem}"),
-        ("{shots}{problem}{answer}{/shots}", "no {problem}"),
-        (
-            "{shots}{problem}{/shots}{problem}",
-            "a demonstration needs {problem} and {answer}",
-        ),
-        ("{shots}{problem}", "must occur once each"),
-        ("{/shots}{problem}{shots}", "must occur once each"),
-        ("{shots}{problem}{answer}{/shots}" * 2 + "{problem}", "must occur once each"),
+        ("no place", "the text has no {problem}; add it"),
+        ("{shots}{problem}{answer}{/shots}{problem}", "{shots} is no longer filled in"),
     ],
 )
 def test_a_broken_template(text, line, tmp_path, lines):
@@ -201,7 +140,6 @@ def test_a_broken_template(text, line, tmp_path, lines):
 
 
 ONE = {"problem": 1, "answer": 1}
-FIVE = {"fields": FIELDS, "limit": 1, "template": "boxed"}
 BAD = {
     "no id": ([{"id": 1, **ONE}, {"id": "", **ONE}], {}, "line 2: id is missing or empty"),
     "named id missing": (
@@ -232,18 +170,6 @@ BAD = {
     "split of a file": (
         word_problems("test"), {"fields": FIELDS, "split": "train"}, "prompts.split = trai",
     ),
-    "split of the same file": (
-        word_problems("test"), {**FIVE, "shots": {"count": 1, "split": "train"}},
-        "prompts.shots.split = train: ",
-    ),
-    "nothing left to demonstrate": (
-        word_problems("test"), {**FIVE, "limit": None, "shots": {"count": 1}},
-        "lower prompts.limit, or set prompts.shots.source",
-    ),
-    **{f"demonstrations in {name}": (
-        word_problems("test"), {**FIVE, "template": name, "shots": {"count": 1}},
-        "has no demonstrations",
-    ) for name in ("plain", "few-shot", "none")},
     **{f"{value!r} as {name}": (
         [{"id": 1, **ONE, name: f"a{value}b"}], {}, "holds a control character, a line",
     ) for name in ("id", "category") for value in "\r\n\x85\u2028\0"},

@@ -11,7 +11,7 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.probe.hub import Repository
-from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
+from prompt_sets import FIELDS, ROOT, load
 from served_hub import COMMIT, ModelHub, ServedHub
 
 
@@ -47,42 +47,42 @@ def as_parquet(folder, splits):
         rows.to_parquet(folder / f"{split}-00000-of-00001.parquet")
 
 
-def as_saved(folder, splits):
-    splits.save_to_disk(folder)
-
-
-@pytest.mark.parametrize("write", [as_lines, as_parquet, as_saved])
+@pytest.mark.parametrize("write", [as_lines, as_parquet])
 def test_a_local_folder(write, splits, tmp_path, lines):
-    """The test split by default, the demonstrations from the training split."""
+    """The test split by default."""
     (folder := tmp_path / "sums").mkdir()
     write(folder, splits)
-    values = {"fields": FIELDS, "template": "word-problem"}
-    train = write_lines(tmp_path / "train.jsonl", word_problems("train", 5))
-    assert load(source=folder, **values, shots={"count": 2}) == load(
-        source=lines, **values, shots={"count": 2, "source": str(train)}
-    )
-    assert len(load(source=folder, **values, split="train")) == 5
+    assert load(source=folder, fields=FIELDS) == load(source=lines, fields=FIELDS)
+    assert len(load(source=folder, fields=FIELDS, split="train")) == 5
 
 
 def test_a_local_file(splits, tmp_path, lines, monkeypatch):
-    """A CSV without a further library: an empty cell is none, NA is a text."""
+    """Without a further library; a CSV's cells are texts, an empty one is none."""
     for suffix in ("parquet", "csv"):
         path = tmp_path / f"sums.{suffix}"
         getattr(splits["test"], f"to_{suffix}")(path)
         assert load(source=path, fields=FIELDS) == load(source=lines, fields=FIELDS)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    path.write_text('problem,answer,level\n"1, 2",NA,3\n2,1,\n')
+    path.write_text('id,problem,answer,level\n001,"1, 2",NA,0.50\n1,2,1,\n')
     one, other = (prompt.record for prompt in load(source=path))
-    assert (one["problem"], one["answer"], repr(one["level"])) == ("1, 2", "NA", "3")
-    assert other["level"] is None
-    path.write_text('problem,answer\n"1,2\n')
-    with pytest.raises(InputError, match=r"sums.csv: cannot be read: ParserError"):
-        load(source=path)
-    path.write_text("problem,answer,answer\n1,2,3\n")
-    with pytest.raises(InputError, match=r"sums.csv: two columns are named answer; rename"):
-        load(source=path)
+    assert one == {"id": "001", "problem": "1, 2", "answer": "NA", "level": "0.50"}
+    assert (other["id"], other["level"]) == ("1", None)
     with pytest.raises(InputError, match=r"openai/gsm8k: .*pip install '\.\[data\]' in"):
         load(source="openai/gsm8k")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('problem,answer\n"1,2\n', "cannot be read: unexpected end of data"),
+        ("problem,answer,answer\n1,2,3\n", "two columns are named answer; rename one"),
+        ("problem,answer\n1\n", "line 2: 1 cells for 2 columns; repair it"),
+    ],
+)
+def test_a_broken_table(text, line, tmp_path):
+    (tmp_path / "sums.csv").write_text(text)
+    with pytest.raises(InputError, match=f"sums.csv(:|,) {line}"):
+        load(source=tmp_path / "sums.csv")
 
 
 def readme_of(**files):
@@ -106,16 +106,6 @@ def write_repository(folder, splits):
     files = {one: {split: f"{one}/{split}-*" for split in splits} for one in subsets}
     (folder / "README.md").write_text(readme_of(**files))
     return folder
-
-
-@pytest.mark.parametrize("place", ["../theirs.jsonl", "{folder}/theirs.jsonl"])
-def test_a_readme_names_no_file_of_somebody_else(place, tmp_path):
-    (tmp_path / "theirs.jsonl").write_text('{"problem": "secret", "answer": 1}\n')
-    (tmp_path / "set").mkdir()
-    readme = readme_of(default={"test": place.format(folder=tmp_path)})
-    (tmp_path / "set/README.md").write_text(readme)
-    with pytest.raises(InputError, match=r"its README names .*theirs\.jsonl, outside"):
-        load(source=tmp_path / "set")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +159,6 @@ def read_hub(tmp_path):
         "subset": "main",
         "fields": FIELDS,
         "template": "word-problem",
-        "shots": {"count": 1},
         "limit": 3,
     }
 
@@ -190,11 +179,7 @@ def read_hub(tmp_path):
 
 def test_a_data_set_of_the_hub(splits, tmp_path, read_hub, lines):
     """Fetched once; then found without a network, at its revision and at no other."""
-    train = write_lines(tmp_path / "train.jsonl", word_problems("train", 5))
-    shots = {"count": 1, "source": str(train)}
-    expected = load(
-        source=lines, fields=FIELDS, template="word-problem", limit=3, shots=shots
-    )
+    expected = load(source=lines, fields=FIELDS, template="word-problem", limit=3)
     pinned, other = {"revision": COMMIT}, {"revision": "f" * 40}
     served = ServedHub("owner/sums", write_repository(tmp_path / "repository", splits))
     with served as hub:

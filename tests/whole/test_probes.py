@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from enumerated import plain_score
-from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
@@ -145,30 +144,21 @@ def test_scores_of_pretrained_weights_equal_autograd_of_single_completions():
     np.testing.assert_allclose(gram_NN, np.array(scores) @ np.array(scores).T, rtol=1e-4)
 
 
-def test_gsm8k_from_local_files_with_one_setting(tmp_path):
-    """The one that the probe's own comment gives, on files of GSM8K's form."""
-    for split in ("train", "test"):
-        rows = [
-            {"question": f"{split} {index}?", "answer": f"so\n#### {index:,}"}
-            for index in range(2000, 2120)
-        ]
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (tmp_path / f"{split}.jsonl").write_text(lines)
+def test_gsm8k_from_a_local_file_with_one_setting(tmp_path):
+    """The one that the probe's own comment gives, on a file of GSM8K's form."""
+    rows = [
+        {"question": f"{at}?", "answer": f"so\n#### {at:,}"} for at in range(2000, 2120)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "test.jsonl").write_text(lines)
     [setting] = re.findall(r"--set (\S+)", GSM8K.read_text())
     probe = load_probe(GSM8K, [setting.replace("=t", f"={tmp_path}/t")])
     prompts = load_prompts(probe.prompts, ROOT)
     reward = load_reward(probe.reward)
-    assert len(prompts) == 100
-    assert prompts[7].id == "test-0007"
-    assert prompts[7].text.count("train 20") == 4
-    assert prompts[7].text.endswith("Problem: test 2007?\nSolution:")
+    assert (len(prompts), prompts[7].id) == (100, "test-0007")
+    assert prompts[7].text.endswith("Problem: 2007?\nSolution:")
     assert reward("It is 2007.00", prompts[7].record) == 1
     assert reward("It is 2008", prompts[7].record) == 0
-    (tmp_path / "train-more.jsonl").write_text("")
-    with pytest.raises(
-        InputError, match=r"2 files train\*.jsonl in the folder of .*shots.source"
-    ):
-        load_prompts(probe.prompts, ROOT)
 
 
 @pytest.fixture
