@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mse_lab.errors import InputError, shown
 from mse_lab.probe.plain_text import parse_json, parse_yaml, read_text
@@ -21,20 +21,7 @@ TWO_WAYS = (
     "saves), or the trainer's own words behind --training"
 )
 
-CHECKPOINT_SUFFIXES = (".bin", ".pt", ".pkl", ".pickle")
-
-
-class Given(NamedTuple):
-    """A setting as it was given."""
-
-    spelling: str
-    value: Any
-
-    def __str__(self) -> str:
-        return f"{self.spelling} = {self.value}"
-
-
-Settings = dict[str, Given]
+Settings = dict[str, Any]  # By their names in the table, else by those that they have.
 
 
 def normal(value: Any) -> Any:
@@ -60,55 +47,46 @@ def normal(value: Any) -> Any:
 
 def _leaves(
     values: Mapping[str, Any], trainer: Trainer, above: str = ""
-) -> Iterator[Given]:
+) -> Iterator[tuple[str, Any]]:
     """Yield nested settings by dotted names; a setting of the table is not gone into."""
     for key, value in values.items():
         name = f"{above}{key}"
         if not isinstance(value, Mapping) or not value or trainer.find(name):
-            yield Given(name, normal(value))
+            yield name, normal(value)
         elif name not in trainer.apart:
             within = "" if name in trainer.sections else f"{name}."
             yield from _leaves(value, trainer, within)
 
 
-def _refuse_nested(name: str, trainer: Trainer, where: str) -> None:
+def _name_of(spelling: str, trainer: Trainer, where: str) -> str:
+    """Give a setting's name in the table, its own where it is none of the table's."""
+    if name := trainer.find(spelling):
+        return name
     for known in trainer.settings:
-        if name.endswith(f".{known}"):
-            section = name.removesuffix(f".{known}")
+        if spelling.endswith(f".{known}"):
+            section = spelling.removesuffix(f".{known}")
             raise InputError(
                 f"{where}: {known} stands in the section {section}, where {trainer.title} "
                 "does not look; give the settings of that section alone"
             )
+    return spelling
 
 
-def read_mapping(values: Mapping[str, Any], trainer: Trainer, where: str) -> Settings:
-    """Find the settings of a mapping, each once; `where` names it in messages."""
-    found: Settings = {}
-    for given in _leaves(values, trainer):
-        name = trainer.find(given.spelling)
-        if name is None:
-            _refuse_nested(given.spelling, trainer, where)
-        elif name in found:
-            raise InputError(
-                f"{where}: {found[name]} and {given} are one setting; leave one out"
-            )
-        found[name or given.spelling] = given
-    return found
-
-
-def read_file(path: Path, trainer: Trainer) -> Settings:
-    """Read the settings of a file of YAML or JSON."""
-    if path.suffix in CHECKPOINT_SUFFIXES:
-        raise InputError(f"{path}: a pickle, which is not read; {TWO_WAYS}")
+def _read_file(path: Path, trainer: Trainer) -> Settings:
+    """Read the settings of a file of YAML or JSON, each once."""
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise InputError(f"{path}: no YAML or JSON; scripts are not read: {TWO_WAYS}")
     read = parse_json if path.suffix == ".json" else parse_yaml
     values = read(read_text(path), str(path))
-    if values is not None and not isinstance(values, Mapping):
-        raise InputError(f"{path}: not a mapping of settings to values; {TWO_WAYS}")
-    if not values:
-        raise InputError(f"{path}: holds no settings; {TWO_WAYS}")
-    return read_mapping(values, trainer, str(path))
+    if not values or not isinstance(values, Mapping):
+        raise InputError(f"{path}: holds no mapping of settings to values; {TWO_WAYS}")
+    found: Settings = {}
+    for spelling, value in _leaves(values, trainer):
+        name = _name_of(spelling, trainer, str(path))
+        if name in found:
+            raise InputError(f"{path}: {name} is set twice; leave one out")
+        found[name] = value
+    return found
 
 
 def _pairs(words: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -142,42 +120,51 @@ def _value_of(texts: Sequence[str], name: str, trainer: Trainer) -> Any:
     return values if len(values) > 1 else values[0] if values else True
 
 
-def read_words(words: Sequence[str], trainer: Trainer) -> Settings:
+def _read_words(words: Sequence[str], trainer: Trainer) -> Settings:
     """Find the settings in a trainer's words; of two the last counts, as it does there."""
     found: Settings = {}
-    for name, texts in _pairs(words):
-        switched_off = trainer.find(re.sub("^no[_-]", "", name))
-        if not texts and switched_off and not trainer.find(name):
-            found[switched_off] = Given(switched_off, False)
+    for spelling, texts in _pairs(words):
+        switched_off = trainer.find(re.sub("^no[_-]", "", spelling))
+        if not texts and switched_off and not trainer.find(spelling):
+            found[switched_off] = False
             continue
-        if name.startswith("~") and trainer.find(name.lstrip("~")):
-            raise InputError(f"--training: {name} takes a setting away; give its value")
-        values = {name: _value_of(texts, name, trainer)}
-        for given in _leaves(values, trainer):
-            known = trainer.find(given.spelling)
-            if known is None:
-                _refuse_nested(given.spelling, trainer, "--training")
-            found[known or given.spelling] = given
+        if spelling.startswith("~") and trainer.find(spelling.lstrip("~")):
+            raise InputError(f"--training: {spelling} takes a setting away; give its value")
+        values = {spelling: _value_of(texts, spelling, trainer)}
+        for name, value in _leaves(values, trainer):
+            found[_name_of(name, trainer, "--training")] = value
     file = found.get(trainer.file or "")
-    return found if file is None else read_file(Path(str(file.value)), trainer) | found
+    return found if file is None else _read_file(Path(str(file)), trainer) | found
+
+
+def read_given(
+    config: str | None, words: Sequence[str] | None, trainer: Trainer
+) -> Settings:
+    """Read what a file and a trainer's words say; the words come first."""
+    found = {} if config is None else _read_file(Path(config), trainer)
+    if words is None:
+        return found
+    if not words:
+        raise InputError("--training: no words; give those of the trainer's command")
+    return found | _read_words(words, trainer)
 
 
 def read_typed(
     values: Mapping[str, Any], trainer: Trainer
 ) -> tuple[Settings, tuple[str, ...]]:
-    """Find the settings typed by hand, last parts of names too; and unknown ones."""
-    found, unknown = dict[str, Given](), list[str]()
+    """Find the settings typed by hand, last parts of names too; and say unknown ones."""
+    found, unknown = Settings(), list[str]()
+    ends = {name.rpartition(".")[2] for name in trainer.settings}
     for key, value in values.items():
         whole = [name for name in trainer.settings if f".{name}".endswith(f".{key}")]
-        name = trainer.find(key) or (whole[0] if len(whole) == 1 else None)
-        if name is not None:
-            found[name] = Given(key, normal(value))
-            continue
-        ends = {name.rpartition(".")[2] for name in trainer.settings}
-        known = [*ends, *trainer.settings]
-        if close := difflib.get_close_matches(key, known, n=1, cutoff=0.8):
+        if name := trainer.find(key) or (whole[0] if len(whole) == 1 else None):
+            found[name] = normal(value)
+        elif close := difflib.get_close_matches(
+            key, [*ends, *trainer.settings], cutoff=0.8
+        ):
             raise InputError(f"training: unknown setting {key}; did you mean {close[0]}?")
-        unknown.append(str(Given(key, value)))
+        else:
+            unknown.append(f"{key} = {value}")
     return found, tuple(unknown)
 
 
@@ -185,7 +172,8 @@ def refuse_other(found: Iterable[str], trainer: Trainer, where: str) -> None:
     """Refuse settings that are another trainer's."""
     others = {name: f"of {title}, which is not read" for title, name in OTHERS.items()}
     for key, other in TRAINERS.items():
-        for spelling in (other.size, *other.settings[other.size].also):
+        sizes = (other.size, *other.settings[other.size].also)
+        for spelling in (*sizes, other.mark or other.size):
             others.setdefault(spelling, f"of {other.title}; give --trainer {key}")
     for name in found:
         plain = name.replace("-", "_")
@@ -194,22 +182,10 @@ def refuse_other(found: Iterable[str], trainer: Trainer, where: str) -> None:
                 raise InputError(f"{where}: {name} is a setting {others[spelling]}")
 
 
-def refuse_without_size(found: Mapping[str, Given], trainer: Trainer, where: str) -> None:
+def refuse_without_size(found: Settings, trainer: Trainer, where: str) -> None:
     """Refuse settings of which no group size was read."""
-    if trainer.size in found:
-        return
-    ends = {name.rpartition(".")[2]: name for name in found}
-    last = trainer.size.rpartition(".")[2]
-    close = difflib.get_close_matches(last, [*ends], n=1, cutoff=0.8)
-    hint = f"; is {ends[close[0]]} meant?" if close else ""
-    raise InputError(
-        f"{where}: no {trainer.size}, {trainer.title}'s group size, was read{hint}; add it "
-        f"(its default is {trainer.settings[trainer.size].default}), or give --G"
-    )
-
-
-def dialect_of(name: str, found: Iterable[str]) -> str:
-    """Name the trainer that settings are of: one that is like it may have a mark."""
-    names = {one.replace("-", "_") for one in found}
-    like = [key for key, one in TRAINERS.items() if one.like == name and one.mark in names]
-    return like[0] if like else name
+    if trainer.size not in found:
+        raise InputError(
+            f"{where}: no {trainer.size}, {trainer.title}'s group size, was read; add it "
+            f"(its default is {trainer.settings[trainer.size].default}), or give --G"
+        )

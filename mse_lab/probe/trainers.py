@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -71,7 +71,15 @@ class LengthSetting(_Part):
     all: str | None = None
 
 
-class Products(_Part):
+class StepAndDraw(NamedTuple):
+    """Completions of a step of the optimiser, and of the draw that it takes them from."""
+
+    step: int
+    drawn: int
+    unit: int  # Both are a multiple of this many.
+
+
+class Batch(_Part):
     """The batch, as products of settings and of the group size, `size`; in completions."""
 
     step: tuple[str, ...]
@@ -83,6 +91,21 @@ class Products(_Part):
     whole: bool = False
     passes: str | None = None
     typed: dict[str, tuple[str, ...]]
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The setting of the passes, if the trainer has one."""
+        return (self.passes,) if self.passes else ()
+
+    def drawing(self, given: Mapping[str, Any]) -> tuple[str, ...]:
+        """Name the settings that say how many completions are drawn together."""
+        whole = self.drawn_in_all
+        return self.drawn if whole is None or given.get(whole) is None else (whole,)
+
+    def is_known(self, given: Mapping[str, Any]) -> bool:
+        """Whether settings say something of the batch, so that others are at defaults."""
+        names = {*self.step, *self.drawn, self.drawn_in_all} - {"size", None}
+        return any(given.get(name) is not None for name in names if name)
 
 
 class Trainer(_Part):
@@ -101,7 +124,7 @@ class Trainer(_Part):
     settings: dict[str, SettingRow]
     estimators: tuple[WeightsSetting, ...]
     length: LengthSetting
-    batch: Products
+    batch: Batch
     writes: tuple[str, str]
     lines: dict[str, str]
 
@@ -135,12 +158,6 @@ class Trainer(_Part):
         numbers = all(isinstance(one, int) and one > 0 for one in others)
         return ceil(step / prod(others)) if numbers else 1
 
-    def knows_batch(self, given: Mapping[str, Any]) -> bool:
-        """Whether settings say something of the batch, so that others are at defaults."""
-        batch = self.batch
-        names = {*batch.step, *batch.drawn, batch.drawn_in_all} - {"size"}
-        return any(given.get(name) is not None for name in names if name)
-
     def match(self, given: Mapping[str, Any]) -> WeightsSetting | None:
         """Find the row of the estimator that settings compute, if there is one."""
         for row in self.estimators:
@@ -159,9 +176,18 @@ class Trainer(_Part):
             return None
         return dict(weights) if length == "none" else {**weights, "length": length}
 
-    def multiply(self, names: tuple[str, ...], size: int, given: Mapping[str, Any]) -> int:
+    def _multiply(self, names: tuple[str, ...], size: int, given: Mapping[str, Any]) -> int:
         """Multiply settings that are whole numbers; `size` is the group's."""
         return prod(size if one == "size" else self.value(one, given) for one in names)
+
+    def count(self, size: int, given: Mapping[str, Any]) -> StepAndDraw:
+        """Count the completions of a batch."""
+        batch = self.batch
+        free = any(self.value(name, given) == off for name, off in batch.unless.items())
+        step = self._multiply(batch.step, size, given)
+        drawn = self._multiply(batch.drawing(given), size, given)
+        unit = 1 if free else self._multiply(batch.unit, size, given)
+        return StepAndDraw(min(step, drawn) if batch.within and free else step, drawn, unit)
 
     def write(self, settings: Mapping[str, Any]) -> str:
         """Write settings as they are typed."""

@@ -10,31 +10,18 @@ with its defaults.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from mse_lab.errors import InputError, shown
 from mse_lab.probe.given_settings import (
-    Given,
-    Settings,
-    dialect_of,
-    read_file,
+    read_given,
     read_typed,
-    read_words,
     refuse_other,
     refuse_without_size,
 )
 from mse_lab.probe.probe_files import parse_as
 from mse_lab.probe.schema import EstimatorEntry, Probe, Training
-from mse_lab.probe.trainers import TRAINERS, Trainer
-
-
-class StepAndDraw(NamedTuple):
-    """Completions of a step of the optimiser, and of the draw that it takes them from."""
-
-    step: int
-    drawn: int
-    unit: int  # Both are a multiple of this many.
+from mse_lab.probe.trainers import TRAINERS, SettingRow, StepAndDraw, Trainer
 
 
 class Setting(NamedTuple):
@@ -53,35 +40,37 @@ class Setting(NamedTuple):
     @property
     def batch(self) -> StepAndDraw | None:
         """The batch that the settings say; None where they do not."""
-        trainer = TRAINERS[self.trainer]
-        if not trainer.knows_batch(self.values):
-            return None
-        return _multiply(trainer, self.group_size, self.values)
+        batch = TRAINERS[self.trainer].batch
+        known = batch.is_known(self.values)
+        return TRAINERS[self.trainer].count(self.group_size, self.values) if known else None
 
 
 class _Reading(NamedTuple):
     """Settings to interpret."""
 
     trainer: Trainer
-    found: Settings
+    values: Mapping[str, Any]  # Those of the table.
     where: str  # Names their source in messages.
     complete: bool = False  # Whether what is not there is at its default.
-
-    @property
-    def values(self) -> dict[str, Any]:
-        rows = self.trainer.settings
-        return {name: one.value for name, one in self.found.items() if name in rows}
 
     def value(self, name: str) -> Any:
         return self.trainer.value(name, self.values)
 
     def list(self, names: Iterable[str]) -> str:
         """Name settings and their values, each once; not those of no value."""
-        values = {name: self.value(name) for name in names}
-        return ", ".join(str(Given(*one)) for one in values.items() if one[1] is not None)
+        values = {name: self.value(name) for name in names if name != "size"}
+        said = (f"{name} = {one}" for name, one in values.items() if one is not None)
+        return ", ".join(said)
 
     def refuse(self, fault: str) -> InputError:
         return InputError(f"{self.where}: {fault}")
+
+    def mend(self, fault: str) -> InputError:
+        """Refuse a batch."""
+        processes = "processes" in self.trainer.settings
+        return self.refuse(
+            f"{fault}; change one{', or give --processes' if processes else ''}"
+        )
 
     def whole(self, name: str) -> int:
         """Read a whole number from 1."""
@@ -92,172 +81,140 @@ class _Reading(NamedTuple):
         return value
 
 
-def _multiply(trainer: Trainer, size: int, values: Mapping[str, Any]) -> StepAndDraw:
-    """Work the batch out; what its settings are was looked at before."""
-    batch = trainer.batch
-    free = any(trainer.value(name, values) == off for name, off in batch.unless.items())
-    step = trainer.multiply(batch.step, size, values)
-    drawn = trainer.multiply(batch.drawn, size, values)
-    if batch.drawn_in_all and values.get(batch.drawn_in_all) is not None:
-        drawn = values[batch.drawn_in_all]
-    unit = 1 if free else trainer.multiply(batch.unit, size, values)
-    return StepAndDraw(min(step, drawn) if batch.within and free else step, drawn, unit)
-
-
-def _drawing(reading: _Reading) -> list[str]:
-    """Name the settings that say how many completions are drawn together."""
-    batch, given = reading.trainer.batch, reading.values
-    if batch.drawn_in_all is None or given.get(batch.drawn_in_all) is None:
-        return [one for one in batch.drawn if one != "size"]
-    return [batch.drawn_in_all]
+def _group_size(reading: _Reading) -> int:
+    trainer, size = reading.trainer, reading.whole(reading.trainer.size)
+    if size < trainer.least:
+        fault = f"{trainer.title} takes {trainer.least} or more"
+        raise reading.refuse(f"{trainer.size} = {size}: {fault}")
+    return size
 
 
 def _refuse_batch(reading: _Reading, size: int) -> None:
     """Refuse a batch that the trainer would refuse."""
     trainer, batch = reading.trainer, reading.trainer.batch
-    names = [*batch.step, *_drawing(reading), *batch.unit, batch.passes]
-    for name in names:
-        if name and name != "size":
+    drawing = batch.drawing(reading.values)
+    for name in (*batch.step, *drawing, *batch.unit, *batch.passed):
+        if name != "size":
             reading.whole(name)
     twice = [one for one in batch.drawn if one in reading.values and one in batch.typed]
-    if batch.drawn_in_all in _drawing(reading) and twice:
-        both = reading.list([*_drawing(reading), *twice])
+    if batch.drawn_in_all in drawing and twice:
+        both = reading.list([*drawing, *twice])
         raise reading.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
-    if not trainer.knows_batch(reading.values):
+    if not batch.is_known(reading.values):
         return
-    found = _multiply(trainer, size, reading.values)
-    said = reading.list([*_drawing(reading), *batch.unit])
-    said = f"{found.drawn:,} completions are drawn together ({said})"
+    found, step = trainer.count(size, reading.values), reading.list(batch.step[:1])
     faults = {
         f"no whole groups of {trainer.size} = {size}": found.drawn % size,
         f"no multiple of {found.unit}": found.drawn % found.unit,
-        f"no multiple of the {found.step:,} of a step ({reading.list(batch.step[:1])})": (
+        f"no multiple of the {found.step:,} of a step ({step})": (
             batch.whole and found.drawn % found.step
         ),
-        f"fewer than the {found.step:,} of a step ({reading.list(batch.step[:1])})": (
+        f"fewer than the {found.step:,} of a step ({step})": (
             batch.within and found.step > found.drawn
         ),
     }
-    for fault, holds in faults.items():
-        if holds:
-            refused = f"{said}, {fault}, which {trainer.title} refuses"
-            raise reading.refuse(f"{refused}; {_mend(trainer)}")
-
-
-def _mend(trainer: Trainer) -> str:
-    processes = ", or give --processes" if "processes" in trainer.settings else ""
-    return f"change one{processes}"
+    for fault in (fault for fault, holds in faults.items() if holds):
+        said = reading.list([*drawing, *batch.unit])
+        raise reading.mend(
+            f"{found.drawn:,} completions are drawn together ({said}), {fault}, which "
+            f"{trainer.title} refuses"
+        )
 
 
 def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
     """Find N, the completions of a step: whole groups; None where it is not known."""
-    trainer = reading.trainer
+    trainer, found = reading.trainer, stated
     if stated is not None and (not isinstance(stated, int) or stated < 1):
         raise reading.refuse(f"completions_per_step = {stated}: give a number above zero")
-    found = stated
-    if trainer.knows_batch(reading.values):
-        found = _multiply(trainer, size, reading.values).step
+    if trainer.batch.is_known(reading.values):
+        found = trainer.count(size, reading.values).step
     if stated not in (None, found):
-        raise reading.refuse(
-            f"completions_per_step = {stated}, but a step has {found} "
-            f"({reading.list(one for one in trainer.batch.step if one != 'size')}); "
-            f"{_mend(trainer)}"
+        named = reading.list(trainer.batch.step)
+        raise reading.mend(
+            f"completions_per_step = {stated}, but a step has {found} ({named})"
         )
     if found is not None and found % size:
-        raise reading.refuse(
-            f"a step has {found} completions, no whole groups of {trainer.size} = {size}; "
-            f"{_mend(trainer)}"
+        raise reading.mend(
+            f"a step has {found} completions, no whole groups of {trainer.size} = {size}"
         )
     return found
 
 
 def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
     """Say where a batch is stepped on more than once, and by which settings."""
-    batch, values = reading.trainer.batch, reading.values
-    found = _multiply(reading.trainer, size, values)
-    passes = reading.value(batch.passes) if batch.passes else 1
+    batch, found = reading.trainer.batch, reading.trainer.count(size, reading.values)
+    passes = math.prod(map(reading.value, batch.passed))
     updates = passes * found.drawn / found.step
-    drawing, stepping = _drawing(reading), [one for one in batch.step if one != "size"]
+    drawing, stepping = batch.drawing(reading.values), [*batch.step]
     both = {*drawing} & {*stepping}
-    named = [one for one in [*drawing, *stepping] if one not in both]
-    named += [batch.passes] if batch.passes and passes != 1 else []
-    if updates > 1 and {*named} & {*values}:
+    named = [one for one in (*drawing, *stepping) if one not in both]
+    named += batch.passed if passes != 1 else ()
+    if updates > 1 and {*named} & {*reading.values}:
         yield f"{math.ceil(updates)} updates a batch ({reading.list(named)})"
+
+
+def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
+    """Say how a setting is not the probe's, or changes the gradient; None if neither."""
+    if row.probe is None or probe is None:
+        return None if row.allows(value) else ""
+    if row.probe == "model.adapter":
+        alike = row.allows(value) or probe.model.adapter is not None
+        return None if alike else " (the probe has no adapter)"
+    section, _, key = row.probe.partition(".")
+    of_probe = getattr(getattr(probe, section), key)
+    alike = not isinstance(value, int | float) or value == of_probe
+    return None if alike else f" (the probe's {key} is {of_probe})"
 
 
 def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
     """Name what changes the gradient; what a probe has, too, is compared with it."""
-    trainer = reading.trainer
-    for name, row in trainer.settings.items():
-        value = reading.value(name)
-        said = str(reading.found.get(name, Given(name, f"{value} (default)")))
-        if not all(reading.value(other) for other in row.with_):
+    rows = reading.trainer.settings
+    for name, row in rows.items():
+        value, is_set = reading.value(name), name in reading.values
+        acts = all(map(reading.value, row.with_))
+        compared = probe is not None and row.probe is not None
+        if not acts or (compared and not (reading.complete or is_set)):
             continue
-        if probe and row.probe and not (reading.complete or name in reading.found):
-            continue
-        if row.probe is None or probe is None:
-            if not row.allows(value):
-                yield said
-        elif row.probe == "model.adapter":
-            if not row.allows(value) and probe.model.adapter is None:
-                yield f"{said} (the probe has no adapter)"
-        elif isinstance(value, int | float):
-            section, _, key = row.probe.partition(".")
-            of_probe = getattr(getattr(probe, section), key)
-            if value != of_probe:
-                yield f"{said} (the probe's {key} is {of_probe})"
-    rows = [name for name, row in trainer.settings.items() if row.probe == "model.adapter"]
-    without = all(trainer.settings[name].allows(reading.value(name)) for name in rows)
+        if (differs := _difference(row, value, probe)) is not None:
+            yield f"{name} = {value}{'' if is_set else ' (default)'}{differs}"
+    adapters = [name for name, row in rows.items() if row.probe == "model.adapter"]
+    without = all(rows[name].allows(reading.value(name)) for name in adapters)
     if probe and probe.model.adapter is not None and reading.complete and without:
-        yield f"no {rows[0]} (the probe has an adapter)"
+        yield f"no {adapters[0]} (the probe has an adapter)"
 
 
 def _interpret(
-    name: str, reading: _Reading, stated: Any, probe: Probe | None, *, given: bool
+    name: str,
+    reading: _Reading,
+    stated: Any,
+    probe: Probe | None,
+    unknown: tuple[str, ...],
+    *,
+    given: bool = False,
 ) -> Setting:
     """Say what settings amount to; `stated` are the completions of a step, if given."""
     trainer, values = reading.trainer, reading.values
     for key, row in trainer.settings.items():
         if row.only and reading.value(key) not in row.only:
-            raise reading.refuse(f"{reading.found[key]}: no training in groups")
-    size = reading.whole(trainer.size)
-    if size < trainer.least:
-        fault = f"{trainer.title} takes {trainer.least} or more"
-        raise reading.refuse(f"{trainer.size} = {size}: {fault}")
+            raise reading.refuse(f"{key} = {values[key]}: no training in groups")
+    size = _group_size(reading)
     _refuse_batch(reading, size)
     found = trainer.match(values)
     rows = [found] if found else trainer.estimators
     says = [trainer.size, *(one for weights in rows for one in weights.when)]
     says += [trainer.length.setting] if trainer.length.setting else []
-    if trainer.knows_batch(values):
-        says += [one for one in trainer.batch.step if one != "size"]
-    uncounted = [*_several_updates(reading, size), *_uncounted(reading, probe)]
+    says += trainer.batch.step if trainer.batch.is_known(values) else []
+    uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe), *unknown)
     return Setting(
         trainer=name,
         group_size=size,
         estimator=trainer.estimator(size, values),
         named=reading.list(says),
         given=given,
-        uncounted=tuple(uncounted) if given else (),
+        uncounted=uncounted if given else (),
         completions_per_step=_completions(reading, size, stated),
         values=values,
     )
-
-
-def _read(training: Training) -> tuple[str, Settings, Settings, tuple[str, ...]]:
-    """Read a training: its trainer, what a mapping or words say, and what is typed."""
-    name = training.trainer
-    found: Settings = {}
-    if training.config is not None:
-        found = read_file(Path(training.config), TRAINERS[name])
-    if training.words is not None:
-        if not training.words:
-            raise InputError("--training: no words; give those of the trainer's command")
-        found |= read_words(training.words, TRAINERS[name])
-    if (dialect := dialect_of(name, found)) != name:
-        return _read(training.model_copy(update={"trainer": dialect}))
-    typed, unknown = read_typed(training.model_extra or {}, TRAINERS[name])
-    return name, found, typed, unknown
 
 
 def find_setting(training: Training | None, probe: Probe | None = None) -> Setting:
@@ -267,20 +224,22 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     """
     if training is None:
         return DEFAULT
-    name, found, typed, unknown = _read(training)
-    trainer, given = TRAINERS[name], bool(found or typed or unknown)
+    name, trainer = training.trainer, TRAINERS[training.trainer]
+    found = read_given(training.config, training.words, trainer)
+    typed, unknown = read_typed(training.model_extra or {}, trainer)
     where = training.config or ("training" if training.words is None else "--training")
     refuse_other(found, trainer, where)
     whole = found | typed
     if found or not trainer.default_is_a_group:
         refuse_without_size(whole, trainer, where)
     if not found:
-        assumed = {key: Given(key, one) for key, one in trainer.assumed.items()}
-        whole = assumed | whole
-    reading = _Reading(trainer, whole, where, bool(found))
-    stated = training.completions_per_step
-    setting = _interpret(name, reading, stated, probe, given=given)
-    return setting._replace(uncounted=(*setting.uncounted, *unknown))
+        whole = trainer.assumed | whole
+    values = {key: one for key, one in whole.items() if key in trainer.settings}
+    reading = _Reading(trainer, values, where, bool(found))
+    given = bool(found or typed or unknown)
+    return _interpret(
+        name, reading, training.completions_per_step, probe, unknown, given=given
+    )
 
 
 def interpret(name: str, values: Mapping[str, Any]) -> Setting:
@@ -289,9 +248,11 @@ def interpret(name: str, values: Mapping[str, Any]) -> Setting:
     What a probe has, too, is left out: the live policy is the one that is measured.
     """
     rows = TRAINERS[name].settings
-    known = {key: Given(key, one) for key, one in values.items() if key in rows}
-    found = {key: one for key, one in known.items() if rows[key].probe is None}
-    return _interpret(name, _Reading(TRAINERS[name], found, name), None, None, given=True)
+    found = {
+        key: one for key, one in values.items() if key in rows and rows[key].probe is None
+    }
+    reading = _Reading(TRAINERS[name], found, name)
+    return _interpret(name, reading, None, None, (), given=True)
 
 
 def read_training(values: Mapping[str, Any] | None) -> Setting:
@@ -303,7 +264,7 @@ def read_training(values: Mapping[str, Any] | None) -> Setting:
 
 
 # TRL as it comes.
-DEFAULT = _interpret("trl", _Reading(TRAINERS["trl"], {}, "TRL"), None, None, given=False)
+DEFAULT = _interpret("trl", _Reading(TRAINERS["trl"], {}, "TRL"), None, None, ())
 
 
 class Change(NamedTuple):

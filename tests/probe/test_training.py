@@ -2,7 +2,6 @@
 
 import ast
 import itertools
-import json
 import math
 import shlex
 import warnings
@@ -42,7 +41,7 @@ FORMS = [
     # Axolotl's section; a section of another program is left alone.
     ("trl", "{rl: grpo, adapter: lora, micro_batch_size: 4, gradient_accumulation_steps: 2,"
      "trl: {beta: 0.001, num_generations: 4}, deepspeed: {gradient_accumulation_steps: 3}}",
-     4, STD, 8, "beta = 0.001; adapter = lora"),
+     4, STD, 8, "beta = 0.001; use_peft = lora"),
     ("trl", "--num-generations 16 --loss-type dr_grpo --scale-rewards none",
      16, CENTRED, None, ""),
     # The last one of two counts.
@@ -50,13 +49,14 @@ FORMS = [
      "--loss_type=dr_grpo --reward_weights 1.0 0.5 --bf16 --no_use_vllm --use_vllm "
      "--no-vllm-importance-sampling-correction --report_to a b",
      6, CENTRED, None, "beta = 0.04; reward_weights = [1.0, 0.5]"),
-    # ms-swift's, by its mark; of its defaults none is TRL's.
-    ("trl", "--rlhf_type grpo --advantage_estimator rloo --kl_in_reward true --beta 0.001 "
-     "--num_generations 16 --loss_type grpo --tuner_type full --top_p 1 --top_k -1",
+    # Of ms-swift's defaults none is TRL's.
+    ("ms-swift", "--rlhf_type grpo --advantage_estimator rloo --kl_in_reward true "
+     "--beta 0.001 --num_generations 16 --loss_type grpo --tuner_type full --top_p 1 "
+     "--top_k -1",
      16, {"name": "grpo", "length": "sequence"}, None,
      "temperature = 0.9 (default); beta = 0.001; kl_in_reward = True"),
-    ("trl", "--rlhf_type grpo --dataset my-org/sums#2000 --num_generations 16 --beta 0.04 "
-     "--loss_type grpo", 16, STD | {"length": "sequence"}, None,
+    ("ms-swift", "--rlhf_type grpo --dataset my-org/sums#2000 --num_generations 16 "
+     "--beta 0.04 --loss_type grpo", 16, STD | {"length": "sequence"}, None,
      "temperature = 0.9 (default); top_p = 0.9 (default); top_k = 50 (default); "
      "beta = 0.04; tuner_type = lora (default)"),
     ("verl", f"algorithm.adv_estimator=rloo {N}=5 trainer.logger='[\"console\"]' "
@@ -77,7 +77,7 @@ FORMS = [
      f"2 updates a batch (data.train_batch_size = 64, {MINI} = 64, "
      "actor_rollout_ref.actor.ppo_epochs = 2); algorithm.use_kl_in_reward = True"),
     ("verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
-     4, None, None, "config-name = mine; algorithm.filter_groups.enable = True"),
+     4, None, None, "config_name = mine; algorithm.filter_groups.enable = True"),
     ("nemo-rl", "{grpo: {num_prompts_per_step: 32, num_generations_per_prompt: 16, "
      "normalize_rewards: false, use_leave_one_out_baseline: true}, policy: "
      "{train_global_batch_size: 256}, loss_fn: {reference_policy_kl_penalty: 0.01, "
@@ -138,17 +138,14 @@ def test_each_form_is_read_as_its_trainer_reads_it(case, tmp_path):
     assert estimator is None or find_estimator(estimator)
 
 
-def test_json_reads_as_yaml_does_and_what_is_typed_comes_first(tmp_path):
-    values = {"num_generations": 16, "beta": 0.04, "output_dir": "out"}
-    (tmp_path / "mine.json").write_text(json.dumps(values))
+def test_what_is_typed_comes_before_a_file_and_words_before_theirs(tmp_path):
+    (tmp_path / "mine.json").write_text('{"num_generations": 16, "beta": 0.04}')
     config = {"trainer": "trl", "config": str(tmp_path / "mine.json")}
     found = read_training(config)
     assert (found.group_size, found.uncounted) == (16, ("beta = 0.04",))
     assert read_training(config | {"num_generations": 2}).group_size == 2
-    words = {"words": ["--config", config["config"], "--beta", "0"]}
-    assert read_training(words) == found._replace(
-        uncounted=(), values=found.values | {"beta": 0, "config": config["config"]}
-    )
+    again = read_training({"words": ["--config", config["config"], "--beta", "0"]})
+    assert (again.group_size, again.uncounted) == (16, ())
 
 
 def test_what_stands_in_a_probe_is_in_the_trainers_own_names():
@@ -200,82 +197,53 @@ def test_no_two_rows_of_the_table_hold_at_once():
             assert find_estimator(row.is_)
 
 
-# A file's name, its text, and the line after the name.
-BAD_FILES = [
-    ("x.sh", "python train.py --num_generations 8", TWO_WAYS),
-    ("x.py", "GRPOConfig(num_generations = 4)", TWO_WAYS),
-    ("x.toml", "[orchestrator]\nrollouts_per_example = 16\n", TWO_WAYS),
-    ("training_args.bin", "", "a pickle, which is not read; give a mapping"),
-    ("x.yaml", "", "holds no settings"),
-    ("x.yaml", "# num_generations: 8\n", "holds no settings"),
-    ("x.yaml", "- num_generations\n", "not a mapping"),
-    ("x.yaml", "num_generation: 4\n", "is num_generation meant?"),
-    ("x.yaml", "beta: 0\nbeta: 1\n", "the key beta occurs twice"),
-    ("x.yaml", "{num-generations: 4, num_generations: 8}", "are one setting; leave one ou"),
-    ("x.yaml", "grpo: {num_generations: 4}", "num_generations stands in the section grpo"),
-    ("x.yaml", "{num_generations: 8, rl: {eval: {beta: 1}}}", "in the section rl.eval"),
-    ("x.yaml", "actor_rollout_ref: {rollout: {n: 8}}", "is a setting of verl; give"),
-    ("x.yaml", "orchestrator: {rollouts_per_example: 16}", "of prime-rl, which is n"),
-    ("x.yaml", "grpo: {num_generations_per_prompt: 16}", "of NeMo-RL; give --tr"),
-    ("x.yaml", "{num_generations: 8, n_samples_per_prompt: 4}", "is a setting of OpenRLHF"),
-    ("x.yaml", "num_generations: ${n}", "'${n}': give a number above zero"),
-    ("x.yaml", "num_generations: 8.5", "8.5: give a number above zero"),
-    ("x.yaml", "num_generations: 1", "TRL takes 2 or more"),
-    ("x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "_size = 0: give a"),
-    (
-        "x.yaml",
-        "{num_generations: 16, per_device_train_batch_size: 8}",
-        "8 completions are drawn together (per_device_train_batch_size = 8, ",
-    ),
-    (
-        "x.yaml",
-        "num_generations: 8\nmicro_batch_size: 4\nsteps_per_generation: 2",
-        "a step has 4 completions, no whole groups of num_generations = 8; change one, or "
-        "give --processes",
-    ),
-    (
-        "x.yaml",
-        "{num_generations: 8, generation_batch_size: 32, steps_per_generation: 2}",
-        "TRL takes one of them",
-    ),
-]
-BAD_WORDS = [
-    ("trl", "", "no words"),
-    ("trl", "train.py --num_generations 8", "'train.py' is neither key=value nor --key"),
-    ("trl", "--num_generations 8 16", "8 16: takes one value"),
-    ("trl", "--rlhf_type dpo --num_generations 8", "no training in groups"),
-    (
-        "verl",
-        "+trainer.nnodes=1",
-        f"no {N}, verl's group size, was read; add it (its defau",
-    ),
-    ("verl", "--num_generations 8", "give --trainer trl"),
-    ("verl", f"~{N}=8", "takes a setting away"),
-    (
-        "verl",
-        f"{N}=3 {MINI}=1 data.train_batch_size=1",
-        "no multiple of 8, which verl refu",
-    ),
-    ("verl", f"{N}=8 {MINI}=64 data.train_batch_size=32", "fewer than the 512 of a step"),
-    ("verl", f"{N}=8 data.train_batch_size=128", f"of a step ({MINI} = 256), which verl"),
-    (
-        "nemo-rl",
-        "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=8",
-        "no multiple of the 512 of a step (policy.train_global_batch_size = 512)",
-    ),
-    (
-        "ms-swift",
-        "--num_generations 8 --gradient_accumulation_steps 4",
-        "4 completions are",
-    ),
-    ("openrlhf", "--n-samples-per-prompt 8 --num-rollout 3", "of slime, which"),
-    ("openrlhf", "--n_samples_per_prompt 7 --train_batch_size 128", "no whole groups of"),
-]
+# Trainer, a file's name and text or words, and the line after the name.
+REFUSED = [
+    ("trl", "x.sh", "python train.py --num_generations 8", TWO_WAYS),
+    ("trl", "x.toml", "[orchestrator]\nrollouts_per_example = 16\n", TWO_WAYS),
+    ("trl", "training_args.bin", "", "scripts are not read: give a mapping"),
+    ("trl", "x.yaml", "# num_generations: 8\n", "holds no mapping of settings to values"),
+    ("trl", "x.yaml", "- num_generations\n", "holds no mapping of settings to values"),
+    ("trl", "x.yaml", "num_generation: 4\n", "no num_generations, TRL's group size, was r"),
+    ("trl", "x.yaml", "beta: 0\nbeta: 1\n", "the key beta occurs twice"),
+    ("trl", "x.yaml", "{num-generations: 4, num_generations: 8}", "is set twice; leave on"),
+    ("trl", "x.yaml", "grpo: {num_generations: 4}", "num_generations stands in the sectio"),
+    ("trl", "x.yaml", "{num_generations: 8, rl: {eval: {beta: 1}}}", "in the section rl.e"),
+    ("trl", "x.yaml", "actor_rollout_ref: {rollout: {n: 8}}", "is a setting of verl; give"),
+    ("trl", "x.yaml", "orchestrator: {rollouts_per_example: 16}", "of prime-rl, which is"),
+    ("trl", "x.yaml", "grpo: {num_generations_per_prompt: 16}", "of NeMo-RL; give --tr"),
+    ("trl", "x.yaml", "num_generations: ${n}", "'${n}': give a number above zero"),
+    ("trl", "x.yaml", "num_generations: 8.5", "8.5: give a number above zero"),
+    ("trl", "x.yaml", "num_generations: 1", "TRL takes 2 or more"),
+    ("trl", "x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "= 0: give"),
+    ("trl", "x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
+     "8 completions are drawn together (per_device_train_batch_size = 8, "),
+    ("trl", "x.yaml", "{num_generations: 8, micro_batch_size: 4, steps_per_generation: 2}",
+     "no whole groups of num_generations = 8; change one, or give --processes"),
+    ("trl", "x.yaml", "{num_generations: 8, generation_batch_size: 32, "
+     "steps_per_generation: 2}", "TRL takes one of them"),
+    ("trl", None, "", "no words"),
+    ("trl", None, "train.py --num_generations 8", "'train.py' is neither key=value nor --"),
+    ("trl", None, "--num_generations 8 16", "8 16: takes one value"),
+    ("trl", None, "--rlhf_type grpo --num_generations 8", "of ms-swift; give --trainer ms"),
+    ("ms-swift", None, "--rlhf_type dpo --num_generations 8", "no training in groups"),
+    ("verl", None, "+trainer.nnodes=1", f"no {N}, verl's group size, was read; add it (it"),
+    ("verl", None, "--num_generations 8", "give --trainer trl"),
+    ("verl", None, f"~{N}=8", "takes a setting away"),
+    ("verl", None, f"{N}=3 {MINI}=1 data.train_batch_size=1", "no multiple of 8, which ve"),
+    ("verl", None, f"{N}=8 {MINI}=64 data.train_batch_size=32", "fewer than the 512 of a"),
+    ("verl", None, f"{N}=8 data.train_batch_size=128", f"of a step ({MINI} = 256), which "),
+    ("nemo-rl", None, "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=8",
+     "no multiple of the 512 of a step (policy.train_global_batch_size = 512)"),
+    ("ms-swift", None, "--num_generations 8 --gradient_accumulation_steps 4", "4 completi"),
+    ("openrlhf", None, "--n-samples-per-prompt 8 --num-rollout 3", "of slime, which"),
+    ("openrlhf", None, "--n_samples_per_prompt 7 --train_batch_size 128", "no whole group"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("trainer", "source", "text", "line"),
-    [("trl", *one) for one in BAD_FILES] + [(one[0], None, *one[1:]) for one in BAD_WORDS],
+    REFUSED,
 )
 def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
