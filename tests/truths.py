@@ -30,6 +30,7 @@ from mse_lab.mse.loss import Aim, Direction
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import Place, Regime, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
+from mse_lab.results.tables import interval_heads
 from simulated import Design
 
 # A verdict is counted as an interval that holds 1, the truth being 0 where it is false.
@@ -250,7 +251,8 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Answer]:
             same = kind.endswith("ratio") and row.estimator == "oracle"
             if not same:
                 yield Answer(kind, at, found, float(number))
-    for row, true in zip(result.norm_ratios, truth.prompts_rho, strict=True):
+    rows = result.prompts[interval_heads("rho")].to_numpy(float)
+    for row, true in zip(rows, truth.prompts_rho, strict=True):
         yield Answer("rho of a prompt", "", Estimate(*row), float(true))
 
 

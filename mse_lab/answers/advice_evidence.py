@@ -16,7 +16,7 @@ from mse_lab.arrays import Floats
 from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.regime import Regime, find_regime, measure_norm_ratio, measure_norm_ratios
+from mse_lab.mse.regime import Regime, find_regime
 from mse_lab.mse.rule import (
     LARGEST_CANDIDATE,
     LEAST_CARRIERS,
@@ -73,7 +73,6 @@ class Evidence:
     name: str  # The probe's.
     table: PromptTable
     rewards: Sequence[Floats]  # Of each prompt's completions.
-    rho_P: Floats  # E||W||^2 of right over wrong ones; NaN without either kind.
     setting: Setting
     question: Question
     seed: int
@@ -92,7 +91,7 @@ class Evidence:
     @property
     def law_only(self) -> bool:
         """Whether no replicates confirm the laws."""
-        return self.run is None or not self.run.pools.has_cross_products
+        return self.run is None or self.run.law_only
 
     def bound(self, prompts: int | None = None) -> Bound:
         """Bound ratios of costs, by the prompts at hand or as if there were so many."""
@@ -118,7 +117,7 @@ class Evidence:
     def regime(self) -> Regime:
         """On which side of vanilla the prompts are."""
         table, most = self.table, self.table.effective_prompts
-        return find_regime(table.moments, self.rho_P, table.binary, self.level, most)
+        return find_regime(table.moments, table.binary, self.level, most)
 
     @cached_property
     def needed(self) -> int | None:
@@ -131,40 +130,23 @@ class Evidence:
 
 
 def evidence_of_run(
-    run: Analysis,
-    setting: Setting,
-    question: Question,
-    *,
-    held: bool = True,
-    warnings: Sequence[str] = (),
+    run: Analysis, setting: Setting, regret: float = TOLERANCE, completions: int = 0
 ) -> Evidence:
-    """Take the prompts of a finished run, or of anybody's pools."""
+    """Take the prompts of a finished run, or of anybody's pools, as evidence."""
     pools = run.pools
     return Evidence(
         name=run.name,
         table=run.table,
         rewards=list(np.hstack([pools.reference_rewards_PN, pools.rewards_PN])),
-        rho_P=measure_norm_ratios(pools, run.level)[:, 0],
         setting=setting,
-        question=question,
+        question=ask(setting, run.level, regret, completions),
         seed=run.seed,
         resamples=run.resamples,
         entries=run.entries,
-        held=held,
-        warnings=tuple(warnings),
+        held=run.held,
+        warnings=tuple(run.warnings),
         run=run,
     )
-
-
-def _rho_of_samples(samples: Samples, level: float) -> Floats:
-    if not samples.binary:
-        return np.full(samples.prompts, np.nan)
-    ratios = []
-    for blocks in samples.blocks:
-        norms2 = np.concatenate([np.diagonal(block.gram_KK) for block in blocks])
-        rewards = np.concatenate([block.rewards_N[block.scored_K] for block in blocks])
-        ratios.append(measure_norm_ratio(norms2, rewards, level).value)
-    return np.array(ratios)
 
 
 def evidence_of_samples(
@@ -192,7 +174,6 @@ def evidence_of_samples(
         name=name,
         table=table,
         rewards=samples.rewards,
-        rho_P=_rho_of_samples(samples, question.level),
         setting=setting,
         question=question,
         seed=probe.seed,

@@ -10,7 +10,7 @@ correction, for every number must say so.
 A statement that rests on an assumption is `outside its assumptions` where both fail.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -62,17 +62,12 @@ class Statement:
     says: str  # What it says, in a sentence.
     short: str  # The same in 34 columns; three verdicts fit on its line.
     test: Test = EQUAL_TEST
-    would_fail: str = ""  # What would make an identity fail; empty for evidence.
+    kind: Kind = "evidence"
     assumes: str = ""  # How the names of the statements begin that it rests on.
 
-    @property
-    def kind(self) -> Kind:
-        """Whether data decide, and could decide otherwise."""
-        return "identity" if self.would_fail else "evidence"
 
-
-def _log(values: Any) -> Any:
-    return np.log(np.maximum(values, 0))
+def _inside(estimate: Sequence[float], ends: Range) -> bool:
+    return all(ends[0] <= one <= ends[1] for one in estimate)
 
 
 class Number(NamedTuple):
@@ -82,50 +77,89 @@ class Number(NamedTuple):
     estimate: Estimate = UNKNOWN
     error: float = np.nan  # Standard error.
     degrees: float = np.nan  # Its degrees of freedom.
-    scale: Callable[[Any], Any] = _log
+    level: float = np.nan  # That of the estimate's interval.
+    group_size: int | None = None  # G; None for a number of all sizes.
+    logarithmic: bool = True  # Whether tests are on the scale of logarithms.
     decides: bool = True  # Or whether it may only refute.
+    # Of the test that would refute a statement, after Holm; NaN without one.
+    p_value: float = np.nan
+
+    def scaled(self, values: Sequence[float]) -> Floats:
+        """Put numbers on the scale of the tests."""
+        known = np.asarray(values, dtype=float)
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(known, 0)) if self.logarithmic else known
 
     def p_outside(self, ends: Range) -> float:
         """Test whether it lies outside a range: the two-sided p-value, NaN if unknown."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            apart = self.scale(self.estimate.value) - self.scale(np.array(ends))
+            apart = self.scaled(self.estimate[:1]) - self.scaled(ends)
             below, above = special.stdtr(self.degrees, apart / self.error * [1, -1])
         return float(np.minimum(1.0, 2 * np.minimum(below, above)))
 
+    @property
+    def deviates(self) -> bool:
+        """Whether it is shown to lie where the statement says that it does not."""
+        return self.p_value < 1 - self.level
 
-def _inside(estimate: Sequence[float], ends: Range) -> bool:
-    return all(ends[0] <= one <= ends[1] for one in estimate)
+    def verdict(self, test: Test) -> ClaimVerdict:
+        """Judge a statement by this number alone."""
+        if self.deviates and not _inside(self.estimate[:1], test.negligible):
+            return "fails"
+        return "holds" if _inside(self.estimate, test.within) else "undecided"
+
+    def doubt(self, test: Test) -> tuple[int, float]:
+        """Order numbers by the verdict, then by how far the interval reaches."""
+        (low, high), (least, most) = map(self.scaled, (test.within, self.estimate[1:]))
+        with np.errstate(invalid="ignore"):
+            reach = max(low - least, most - high)
+        rank = ("holds", "undecided", "fails").index(self.verdict(test))
+        return rank, float(np.nan_to_num(reach, nan=np.inf))
+
+    def explain(self, test: Test) -> str:
+        """Write the number, and what it shows."""
+        if np.isnan(self.estimate.value):
+            return f"{self.label} is not known, for a part of it is not above its noise"
+        p_value = f"= {number(self.p_value, 2)}" if self.p_value >= 1e-4 else "< 0.0001"
+        shown, verdict = f"p {p_value} after Holm's correction", self.verdict(test)
+        low, high = test.within
+        said = f"below {high:g}" if np.isinf(low) else f"inside {low:.2g} to {high:.3g}"
+        if verdict == "fails":
+            said = f"refuted, {shown}"
+        elif self.deviates:
+            said = f"a deviation, {shown}, of a negligible size"
+        elif verdict == "undecided":
+            said = f"not known to be {said}"
+        return f"{self.label} {with_interval(self.estimate)}, {said}"
 
 
-def ratio(label: str, first: Statistic, second: Statistic, level: float) -> Number:
+def ratio(
+    label: str, first: Statistic, second: Statistic, level: float, size: int | None = None
+) -> Number:
     """Set a number in proportion to a positive one, paired; unknown without that.
 
     On the scale of logarithms, unless the first is within two standard errors of zero.
     """
     if not second.value > 2 * second.error:
-        return Number(label)
+        return Number(label, group_size=size)
     if not first.value > 2 * first.error:
-        return signed(label, first / second, level)
-    log = first.log() - second.log()
-    return Number(label, first.ratio_to(second, level), log.error, log.degrees)
+        return signed(label, first / second, level)._replace(group_size=size)
+    log, estimate = first.log() - second.log(), first.ratio_to(second, level)
+    return Number(label, estimate, log.error, log.degrees, level, size)
 
 
-def signed(label: str, found: Statistic, level: float) -> Number:
+def signed(label: str, number: Statistic, level: float) -> Number:
     """Take a number that may be negative."""
-    estimate = found.interval(level)
-    return Number(label, estimate, found.error, found.degrees, scale=np.asarray)
+    spread = (number.error, number.degrees, level)
+    return Number(label, number.interval(level), *spread, logarithmic=False)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A statement and the numbers of a run that are put to it.
-
-    A case without a size is the statement as a whole: it has the numbers of its sizes, too.
-    """
+    """A statement, and the numbers of a run that are put to it."""
 
     about: Statement
     numbers: tuple[Number, ...] = ()
-    size: int | None = None  # G.
     remark: str = ""  # What the moments say of it, in sentences.
     verdict: ClaimVerdict | None = None  # What no test decides.
     shown: Number | None = None  # What is shown in place of the number that decides.
@@ -139,7 +173,6 @@ class Claim:
     runs: tuple[str, ...]  # Those that it is judged by; several where they are compared.
     group_size: int | None  # G; None for the statement as a whole.
     number: Number  # The one that supports it least.
-    p_value: float  # Of the test that would refute it, corrected; NaN without one.
     verdict: ClaimVerdict
     sentence: str  # The numbers with their intervals, then what they show.
 
@@ -147,70 +180,6 @@ class Claim:
     def statement(self) -> str:
         """The name of the statement."""
         return self.about.name
-
-
-class _Tested(NamedTuple):
-    """A number of a case, the corrected p-value of its test, and what that says."""
-
-    case: Case
-    number: Number
-    p_value: float
-    level: float
-    tests: int  # How many were made of the run.
-
-    @property
-    def deviates(self) -> bool:
-        """Whether it is shown to lie where the statement says that it does not."""
-        return self.p_value < 1 - self.level
-
-    @property
-    def verdict(self) -> ClaimVerdict:
-        _, negligible, within = self.case.about.test
-        if self.deviates and not _inside(self.number.estimate[:1], negligible):
-            return "fails"
-        return "holds" if _inside(self.number.estimate, within) else "undecided"
-
-    @property
-    def counts(self) -> bool:
-        return self.number.decides or self.verdict == "fails"
-
-    @property
-    def doubt(self) -> tuple[int, float]:
-        """Order numbers by the verdict, then by how far the interval reaches."""
-        rank, scale = ("holds", "undecided", "fails").index, self.number.scale
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ends = scale(np.array([self.case.about.test.within, self.number.estimate[1:]]))
-        reach = float(max(ends[0, 0] - ends[1, 0], ends[1, 1] - ends[0, 1]))
-        return rank(self.verdict), np.nan_to_num(reach, nan=np.inf)
-
-    def explain(self) -> str:
-        """Write the number, what it shows, and on which side of its interval a law lies."""
-        label, estimate, *_ = self.number
-        if np.isnan(estimate.value):
-            return f"{label} is not known, for a part of it is not above its noise"
-        test = self.case.about.test
-        p_value = f"= {number(self.p_value, 2)}" if self.p_value >= 1e-4 else "< 0.0001"
-        shown = f"p {p_value} after Holm's correction"
-        if self.verdict == "fails":
-            said = f"refuted, {shown}"
-        elif self.deviates:
-            said = f"a deviation, {shown}, of a negligible size"
-        else:
-            unknown = "" if self.verdict == "holds" else "not known to be "
-            said = f"{unknown}{_say(test.within)}"
-        written = f"{label} {with_interval(estimate)}, {said}"
-        if test.says != (1.0, 1.0):
-            return written
-        if _inside((1.0,), estimate[1:]):
-            return f"{written}; the law lies inside the interval"
-        chance = f"{round(self.tests * (1 - self.level))} of {self.tests} do by chance"
-        often = "" if self.deviates else f", as {chance}"
-        return f"{written}; the law lies outside the interval{often}"
-
-
-def _say(ends: Range) -> str:
-    low, high = ends
-    return f"below {high:g}" if np.isinf(low) else f"inside {low:.2g} to {high:.3g}"
 
 
 def for_all(verdicts: Iterable[ClaimVerdict]) -> ClaimVerdict:
@@ -240,46 +209,35 @@ def holm(p_values: Sequence[float]) -> Floats:
     return corrected
 
 
-def _test(cases: Sequence[Case], level: float) -> list[_Tested]:
-    """Test every number of every case, as one family."""
-    pairs = [(case, one) for case in cases for one in case.numbers]
-    p_values = holm([one.p_outside(case.about.test.says) for case, one in pairs])
-    tests = int(np.isfinite(p_values).sum())
-    return [
-        _Tested(*pair, float(p_value), level, tests)
-        for pair, p_value in zip(pairs, p_values, strict=True)
-    ]
-
-
-def _claim(case: Case, tested: Sequence[_Tested], runs: tuple[str, ...]) -> Claim:
-    """Decide a case by its numbers, of which the worst speaks."""
-    counted = [one for one in tested if one.counts]
-    given = [case.verdict] if case.verdict else []
-    verdict = for_all([*given, *(one.verdict for one in counted)])
-    decisive, p_value, reason = Number(""), np.nan, ""
+def _claim(case: Case, size: int | None, runs: tuple[str, ...]) -> Claim:
+    """Decide a case, as a whole or at a size, by its numbers, of which the worst speaks."""
+    test, whole = case.about.test, size is None
+    numbers = [one for one in case.numbers if whole or one.group_size == size]
+    counted = [one for one in numbers if one.decides or one.verdict(test) == "fails"]
+    verdicts = [one.verdict(test) for one in counted]
+    decisive, said = Number(""), []
     if counted:
-        worst = max(counted, key=lambda one: one.doubt)
-        decisive, p_value = worst.number, worst.p_value
-        others = [one.number for one in tested if one.case is case and one is not worst]
-        where = "" if worst.case is case else f"At G = {worst.case.size}, "
-        also = "".join(f"; {one.label} {with_interval(one.estimate)}" for one in others)
-        reason = f"{where}{worst.explain()}{also}. "
-    decisive, sentence = case.shown or decisive, f"{reason}{case.remark}".strip()
-    return Claim(case.about, runs, case.size, decisive, p_value, verdict, sentence)
+        decisive = max(counted, key=lambda one: one.doubt(test))
+        where = f"At G = {decisive.group_size}, " if decisive.group_size != size else ""
+        beside = [one for one in numbers if one.group_size == size and one is not decisive]
+        also = "".join(f"; {one.label} {with_interval(one.estimate)}" for one in beside)
+        said.append(f"{where}{decisive.explain(test)}{also}.")
+    if whole:
+        verdicts += [case.verdict] if case.verdict else []
+        said += [case.remark] if case.remark else []
+        if case.shown:
+            decisive = case.shown._replace(p_value=decisive.p_value)
+    return Claim(case.about, runs, size, decisive, for_all(verdicts), " ".join(said))
 
 
-def judge(cases: Sequence[Case], runs: tuple[str, ...], level: float) -> list[Claim]:
+def judge(cases: Sequence[Case], runs: tuple[str, ...]) -> list[Claim]:
     """Judge the cases of a run as one family; a whole comes before its sizes."""
-    claims, tested = [], _test(cases, level)
-    for about in dict.fromkeys(case.about for case in cases):
-        of_about = [case for case in cases if case.about == about]
-        whole = next((case for case in of_about if case.size is None), Case(about))
-        numbers = [one for one in tested if one.case.about == about]
-        claims.append(_claim(whole, numbers, runs))
-        for case in of_about:
-            if case.size is not None:
-                numbers = [one for one in tested if one.case is case]
-                claims.append(_claim(case, numbers, runs))
+    plain = [one.p_outside(case.about.test.says) for case in cases for one in case.numbers]
+    p_values, claims = iter(holm(plain).tolist()), []
+    for case in cases:
+        tested = tuple(one._replace(p_value=next(p_values)) for one in case.numbers)
+        sizes = dict.fromkeys([None, *(one.group_size for one in tested)])
+        claims += [_claim(replace(case, numbers=tested), size, runs) for size in sizes]
     return [_within_assumptions(claim, claims) for claim in claims]
 
 
@@ -300,7 +258,7 @@ def last_name(run: str) -> str:
 
 def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
     """Make `claims.csv`: one row a claim; `group_size` empty for a statement as a whole."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "statement": claim.statement,
             "kind": claim.about.kind,
@@ -309,10 +267,9 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
             "says": claim.about.says,
             "number": claim.number.label,
             **claim.number.estimate._asdict(),
-            "p_value": claim.p_value,
+            "p_value": claim.number.p_value,
             "verdict": claim.verdict,
             "sentence": claim.sentence,
-            "would_fail": claim.about.would_fail,
         }
         for claim in claims
     ]

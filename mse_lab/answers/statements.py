@@ -23,12 +23,6 @@ from mse_lab.answers.claims import (
     equal,
 )
 
-# What makes statements fail that are identities for independent draws.
-NOT_INDEPENDENT = (
-    "completions that depend on one another or come from another policy than the one that "
-    "is differentiated, scores that depend on the batch, or a reference that does"
-)
-
 # A correlation that explains one hundredth of the variance does not count.
 UNCORRELATED = Test((0.0, 0.0), (-0.1, 0.1), (-0.1, 0.1))
 UNEXPLAINED = Test((-np.inf, 0.0), (-np.inf, 0.01), (-np.inf, 0.01))
@@ -37,42 +31,42 @@ LEMMA = Statement(
     "Lemma 1",
     "The GRPO-type estimator equals the U-statistic with kernel (W_i - W_j)(Z_i - Z_j)/2.",
     "GRPO-type is a U-statistic",
-    would_fail="other weights than those of the leave-one-out mean",
+    kind="identity",
 )
 LAW = Statement(
     "Theorem 2 (exact law)",
     "The GRPO-type MSE is T/G + zeta/(G(G-1)): the paper's O(1/G^2), made exact by us.",
     "MSE = T/G + zeta/(G(G-1))",
     equal(factor=1.5),
-    NOT_INDEPENDENT,
+    "identity",
 )
 INTERCEPT = Statement(
     "Theorem 2 (intercept)",
     "G x MSE against 1/(G-1) has the intercept T = tr Sigma_oracle.",
     "G x MSE has intercept T",
     equal(factor=1.3),
-    NOT_INDEPENDENT,
+    "identity",
 )
 SLOPE = Statement(
     "Theorem 2 (slope)",
     "G x MSE against 1/(G-1) has the slope zeta, a term of ours.",
     "G x MSE has slope zeta",
     equal(factor=1.5),
-    NOT_INDEPENDENT,
+    "identity",
 )
 RANDOM_PROMPTS = Statement(
     "Proposition 3",
     "With B random prompts the MSE is c1/B + c2/(BG) + c3/(BG(G-1)).",
     "random prompts add c1/B",
     equal(factor=1.5),
-    NOT_INDEPENDENT,
+    "identity",
 )
 LIMIT = Statement(
     "Corollary 4",
     f"As G grows, the GRPO-type MSE comes within {SMALL:.0%} of the oracle's.",
     "the oracle's for large G",
     EQUAL_TEST,
-    f"{NOT_INDEPENDENT}, for the ratio is 1 + zeta/(T (G-1)) exactly",
+    "identity",
 )
 ON_AVERAGE = Statement(
     "Assumption 2 (on average)",
@@ -123,7 +117,7 @@ FALLS = Statement(
     "Every MSE falls with the group size.",
     "every error falls with G",
     SMALLER,
-    NOT_INDEPENDENT,
+    "identity",
 )
 BEST = Statement(
     "Theorem 7 (best group size)",
@@ -131,13 +125,7 @@ BEST = Statement(
     "this is ours, 1 + sqrt(c3/c1).",
     "best G is 1 + sqrt(c3/c1)",
     NOT_LARGER,
-    NOT_INDEPENDENT,
-)
-FREE = Statement(
-    "Theorem 7 (independent of N)",
-    "The best group size does not depend on N.",
-    "the best G does not depend on N",
-    would_fail="nothing: N x MSE = c1 G + c2 + c3/(G-1) holds no N",
+    "identity",
 )
 ORDER = Statement(
     "Section 5.1 (falls from run to run)",

@@ -14,6 +14,7 @@ be tested on arrays whose truth is known.
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -27,6 +28,7 @@ from mse_lab.mse.pools import Pools
 from mse_lab.probe.foreign_code import load_extra
 from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, PromptPopulation
 from mse_lab.probe.training import read_training
+from mse_lab.results.analysis import Analysis
 
 if TYPE_CHECKING:
     from mse_lab.run.in_memory import InMemoryInputs
@@ -120,7 +122,7 @@ def measure(
 
     setting = read_training(training)
     analysis, checks, noted = measure_model(inputs, shown=progress)
-    measured = analysis.__getstate__()  # The fields alone.
+    measured = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
     return Result(**measured, checks=tuple(checks), noted=tuple(noted), setting=setting)
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 import pandas as pd
 
 from mse_lab.answers import advice
-from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_run
-from mse_lab.answers.measured_run import MeasuredRun
+from mse_lab.answers.advice_evidence import Evidence, evidence_of_run
 from mse_lab.errors import InputError, nearest
 from mse_lab.formatting import wrap
 from mse_lab.probe.training import DEFAULT, Setting
+from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.results.finished_run import Tables
 
@@ -61,7 +61,7 @@ class Advice(advice.Advice):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Result(MeasuredRun):
+class Result(Analysis):
     """A measurement, or given arrays, and all that follows from it.
 
     A result equals only itself. A pickled one has what was measured; all else is computed
@@ -91,6 +91,11 @@ class Result(MeasuredRun):
         table = self.mse[["estimator", "group_size", "mse", "mse_low", "mse_high", "law"]]
         return f"<pre>{escape(repr(self))}</pre>{table.to_html(index=False)}"
 
+    @property
+    def held(self) -> bool:
+        """Whether all built-in checks hold."""
+        return none_failed(self.checks)
+
     @cached_property
     def warnings(self) -> list[str]:
         """What a reader should know before using the numbers, one sentence each."""
@@ -103,8 +108,7 @@ class Result(MeasuredRun):
             The rows of `claims.csv`, one for each statement and `group_size`, if any:
             `statement`, `kind` (evidence, or an identity), `run`, `group_size`, `says`,
             `number` (what it is), `value` with its interval `low` to `high`, `p_value`,
-            `verdict` (holds, fails, undecided or outside its assumptions), `sentence`,
-            `would_fail`.
+            `verdict` (holds, fails, undecided or outside its assumptions), `sentence`.
 
         Raises:
             InputError: There is no group size of two or more.
@@ -116,11 +120,7 @@ class Result(MeasuredRun):
 
     def evidence(self, completions_per_step: int = 0) -> Evidence:
         """Take the prompts as evidence on the training `setting`."""
-        question = ask(self.setting, self.level, completions=completions_per_step)
-        held = none_failed(self.checks)
-        return evidence_of_run(
-            self, self.setting, question, held=held, warnings=self.warnings
-        )
+        return evidence_of_run(self, self.setting, completions=completions_per_step)
 
     @cached_property
     def advice(self) -> Advice:
@@ -157,8 +157,7 @@ class Result(MeasuredRun):
         from mse_lab.report.figure_4 import compose
         from mse_lab.report.phase_diagram import as_dots, compose_phase
 
-        held = none_failed(self.checks)
-        tables = Tables(self.name, self.mse, self.laws, self.prompts, held)
+        tables = Tables(self.name, self.mse, self.laws, self.prompts, self.held)
         composers = {
             "figure4": lambda: compose([tables]),
             "advice": lambda: compose_advice(self.evidence()),

@@ -44,17 +44,6 @@ def oracle_gain(moments: Moments) -> Floats:
     return moments.constant_baseline(0.0) - moments.trace_oracle
 
 
-def crossing_size(gain: Floats | float, zeta: Floats | float) -> Floats:
-    """The group size above which GRPO-type is better than vanilla; infinite for never.
-
-    Of a prompt, or of an aggregate with the sums over its prompts.
-
-    >>> crossing_size([2.0, 0.0], [3.0, 3.0]).tolist()
-    [2.5, inf]
-    """
-    return 1 + divide(zeta, gain, otherwise=math.inf)
-
-
 def norm_ratio(baseline: Floats, value: Floats) -> Floats:
     """Rho at the best baseline b*, for rewards 0 and 1; NaN where V is 0 or 1.
 
@@ -178,11 +167,6 @@ class Regime(NamedTuple):
     best_baseline: Estimate  # b* there.
     rho: Estimate  # E[||W||^2 | right] / E[||W||^2 | wrong] there.
     line: float  # The rho at which vanilla and the oracle have one MSE there, (1-V)/(2-V).
-    median_rho: float  # Median over the prompts that have right and wrong completions.
-    prompts_with_rho: int  # How many these are.
-    # Prompts on which vanilla's MSE is above the oracle's, by the moments.
-    vanilla_worse: int
-    prompts: int  # Prompts on which the two differ.
 
 
 def _side(share: Estimate) -> Side:
@@ -216,16 +200,13 @@ def _rho(baseline: float, value: float) -> float:
 
 
 def find_regime(
-    moments: Moments, rho_P: Floats, binary: bool, level: float, most: float = math.inf
+    moments: Moments, binary: bool, level: float, most: float = math.inf
 ) -> Regime:
     """Find the regime of a run of two prompts or more.
 
-    rho is NaN where a prompt has no right or no wrong completions; `most` bounds the
-    degrees of freedom, as `PromptTable.effective_prompts`.
+    `most` bounds the degrees of freedom, as `PromptTable.effective_prompts`.
     """
-    value, gain_P = aggregate_place(moments).value, oracle_gain(moments)
-    share = _share(moments, level, most)
-    finite = rho_P[np.isfinite(rho_P)]
+    value, share = aggregate_place(moments).value, _share(moments, level, most)
     return Regime(
         side=_side(share),
         binary=binary,
@@ -233,8 +214,4 @@ def find_regime(
         best_baseline=_best_baseline(moments, level, most),
         rho=Estimate(*(_rho(q * value, value) for q in share)) if binary else UNKNOWN,
         line=_rho(float(equal_baseline(np.array(value))), value) if binary else math.nan,
-        median_rho=float(np.median(finite)) if finite.size else math.nan,
-        prompts_with_rho=int(finite.size),
-        vanilla_worse=int((gain_P > 0).sum()),
-        prompts=int((gain_P != 0).sum()),
     )

@@ -7,15 +7,15 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mse_lab.answers.advice import Advice, make_advice
-from mse_lab.answers.advice_evidence import Evidence, UserSetting, ask, evidence_of_run
-from mse_lab.answers.measured_run import FinishedRun, read_run
+from mse_lab.answers.advice_evidence import Evidence, UserSetting, evidence_of_run
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.rule import TOLERANCE
-from mse_lab.probe.training import Setting, find_setting
+from mse_lab.probe.training import Setting
 from mse_lab.report.advice_report import Advices, advice_headline, advice_text
 from mse_lab.report.rendering import screen_width
 from mse_lab.results.files import open_intact
+from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import RESTORE
 
@@ -33,17 +33,6 @@ def json_values(advice: Advice) -> dict[str, Any]:
     return {"headline": advice_headline(advice), **advice.as_dict()}
 
 
-def evidence_of_finished(
-    run: FinishedRun,
-    setting: Setting | None = None,
-    regret: float = TOLERANCE,
-) -> Evidence:
-    """Take a finished run as evidence on a training, by default its probe's."""
-    setting = setting or find_setting(run.probe.training, run.probe)
-    question = ask(setting, run.level, regret)
-    return evidence_of_run(run, setting, question, held=run.held, warnings=run.warnings)
-
-
 def advise_run(
     folder: Path,
     setting: Setting | None = None,
@@ -52,9 +41,9 @@ def advise_run(
     """Advise from a finished run; from its `advice.json` where it has no pools."""
     results = ResultsFolder(folder)
     if results.has("pools.npz") or not results.has("advice.json"):
-        evidence = evidence_of_finished(read_run(folder), setting, regret)
+        run = read_run(folder)
         try:
-            return make_advice(evidence)
+            return make_advice(evidence_of_run(run, setting or run.setting, regret))
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
     advice = restore_advice(results.file("advice.json"))

@@ -26,12 +26,10 @@ from mse_lab.mse.moments import Moments
 from mse_lab.mse.regime import (
     aggregate_place,
     baseline_at,
-    crossing_size,
     equal_baseline,
     oracle_gain,
 )
 from mse_lab.report.drawing import MOST_DOTS, colours_of, ink, legend_above
-from mse_lab.report.figure_4 import TITLES, title_of
 from mse_lab.results.finished_run import read_probe, read_tables
 from mse_lab.results.tables import MOMENTS, RHO, restore_moments
 
@@ -47,9 +45,6 @@ _CAPTION = (
 )
 
 _LONGEST_LABEL = 40
-
-
-Dot = tuple[float, float]
 
 
 class Dots(NamedTuple):
@@ -74,14 +69,11 @@ class Dots(NamedTuple):
         return divide(gain, (gain + 2 * oracle).sum())
 
     def describe(self) -> str:
-        """Say how the run's MSEs are ordered, which is by the sums over prompts."""
-        moments = self.moments
-        gain, oracle = float(oracle_gain(moments).sum()), float(moments.trace_oracle.sum())
+        """Set vanilla's MSE in proportion to the oracle's, by the sums over prompts."""
+        gain, oracle = oracle_gain(self.moments).sum(), self.moments.trace_oracle.sum()
         if oracle <= 0:
             return "the oracle has no measurable noise"
-        start = float(crossing_size(gain, moments.zeta.sum()))
-        where = "at no G" if math.isinf(start) else f"from G = {number(start, 2)} on"
-        return f"vanilla {number(1 + gain / oracle)} × oracle, above GRPO-type {where}"
+        return f"vanilla {number(float(1 + gain / oracle))} × oracle"
 
 
 def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
@@ -93,35 +85,18 @@ def as_dots(label: str, prompts: pd.DataFrame, moments: Moments) -> Dots:
     return Dots(label, moments, baselines)
 
 
-def _label(name: str, folder: Path, names: Sequence[str]) -> str:
-    """Name a run for a legend; where others have its title, add what distinguishes it."""
-    family, _, last = name.rpartition("/")
-    title = title_of(name)
-    if names.count(name) > 1:
-        parent = str(folder).removesuffix(name).rstrip("/").rpartition("/")[2]
-        return f"{title}, {parent}"
-    namesakes = [run for run in names if title_of(run) == title]
-    return f"{title}, {family}" if len(namesakes) > 1 and last in TITLES else title
-
-
 def read_dots(folders: Sequence[Path]) -> list[Dots]:
-    """Read the prompts of runs from their tables.
-
-    Runs of one title are labelled by their names, runs of one name by their folders.
-    """
-    runs = [read_tables(folder) for folder in folders]
-    names = [run.name for run in runs]
-    dots, columns = [], ["prompt", *MOMENTS, *RHO]
-    for folder, run in zip(folders, runs, strict=True):
-        prompts = run.prompts.reindex(columns=columns).dropna(subset=MOMENTS)
-        if prompts.empty:
+    """Read the prompts of runs from their tables."""
+    dots = []
+    for folder in folders:
+        run = read_tables(folder)
+        if lost := [one for one in (*MOMENTS, *RHO) if one not in run.prompts]:
             raise InputError(
-                f"{folder}: prompts.csv lacks what every run measures; make it again with "
+                f"{folder}: prompts.csv lacks {lost[0]}; make it again with "
                 f"{COMMAND_PREFIX} run {run.name} --fresh"
             )
-        label = shorten(_label(run.name, folder, names), _LONGEST_LABEL)
-        moments = restore_moments(prompts, read_probe(folder).pool.reference)
-        dots.append(as_dots(label, prompts, moments))
+        moments = restore_moments(run.prompts, read_probe(folder).pool.reference)
+        dots.append(as_dots(shorten(run.name, _LONGEST_LABEL), run.prompts, moments))
     return dots
 
 
@@ -160,7 +135,9 @@ def _draw_dots(axes: Axes, dots: Dots, colour: str, *, alone: bool) -> None:
     )
 
 
-def _write(axes: Axes, point: Dot, text: str, slope: float = 0.0, **settings: Any) -> None:
+def _write(
+    axes: Axes, point: tuple[float, float], text: str, slope: float = 0.0, **settings: Any
+) -> None:
     """Write into the unit square, along a line of a slope, legibly above dots."""
     angle = math.degrees(math.atan(slope))
     behind = {"facecolor": ink(0), "alpha": 0.7, "edgecolor": "none", "pad": 0.4}

@@ -132,7 +132,6 @@ def as_markdown(parts: Sequence[Part]) -> str:
     return escape("\n".join(lines), quote=False)
 
 
-def as_page(title: str, first: Sequence[tuple[str, str]], parts: Sequence[Part]) -> str:
-    """Write one HTML page: lines of a kind (`headline`, `warning`, `note`), then parts."""
-    page = PAGES.get_template("page.html")
-    return page.render(title=title, first=first, parts=parts)
+def as_page(title: str, parts: Sequence[Part]) -> str:
+    """Write parts as one HTML page."""
+    return PAGES.get_template("page.html").render(title=title, parts=parts)

@@ -1,11 +1,8 @@
 """What a run ends with: what its completions are like, and its errors over the oracle's."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import pandas as pd
 
-from mse_lab.formatting import NONE, number, share, with_interval
+from mse_lab.formatting import number, share, with_interval
 from mse_lab.mse.mismatch import Mismatch
 from mse_lab.report.rendering import Part
 from mse_lab.results.diagnostics import Diagnostics
@@ -40,24 +37,16 @@ def say_mismatch(mismatch: Mismatch) -> str:
     )
 
 
-def ratio_cells(
-    mse: pd.DataFrame, sizes: Sequence[int], ratio: str = "ratio"
-) -> dict[str, list[str]]:
-    """Write each estimator's MSE over the oracle's at group sizes, from `mse.csv`."""
-    table = mse.set_index(["estimator", "group_size"])[interval_heads(ratio)].astype(float)
-
-    def cell(*place: Any) -> str:
-        return with_interval(tuple(table.loc[place])) if place in table.index else NONE
-
-    return {
-        name: [cell(name, size) for size in sizes] for name in mse["estimator"].unique()
-    }
-
-
 def ratio_part(mse: pd.DataFrame) -> Part:
-    """Tabulate these ratios, a column a group size."""
+    """Tabulate each estimator's MSE over the oracle's, from `mse.csv`, a column a size."""
     sizes = sorted(mse["group_size"].unique())
-    cells = ratio_cells(mse, sizes)
-    rows = [[f"  {name}", *cells[name]] for name in cells if name != BASE]
+    table = mse.set_index(["estimator", "group_size"])[interval_heads("ratio")].astype(
+        float
+    )
+    rows = [
+        [f"  {name}", *(with_interval(tuple(table.loc[name, size])) for size in sizes)]
+        for name in mse["estimator"].unique()
+        if name != BASE
+    ]
     heads = ["MSE over the oracle's", *(f"G = {size}" for size in sizes)]
     return Part(rows=rows, heads=heads, align="<" + ">" * len(sizes))

@@ -7,9 +7,11 @@ from typing import Any
 import pandas as pd
 
 from mse_lab.arrays import Floats
-from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.bootstrap import Bootstrap
 from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
+from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.reference_noise import draw_reference_noise
@@ -24,6 +26,9 @@ from mse_lab.results.warnings import (
     warn_of_small_reference,
     warn_of_weak_gradient,
 )
+
+# What the paper's statements compare; each has a law for any rewards.
+COMPARED_ESTIMATORS = ("vanilla", "grpo", "oracle", "best-constant")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +63,21 @@ class Analysis:
         return measure_errors(self.pools, self.estimators, self.group_sizes)
 
     @property
+    def held(self) -> bool:
+        """Whether all built-in checks hold; bare pools come without checks that fail."""
+        return True
+
+    @property
+    def law_only(self) -> bool:
+        """Whether products are unknown, so that laws stand for replicates everywhere."""
+        return not self.pools.has_cross_products
+
+    @property
+    def moments(self) -> Moments:
+        """Moments of each prompt, (P,)."""
+        return self.curves.moments
+
+    @property
     def bootstrap(self) -> Bootstrap | None:
         """The bootstrap that gives the intervals; None for the closed form."""
         return Bootstrap(self.resamples, self.seed) if self.method == "bootstrap" else None
@@ -83,6 +103,34 @@ class Analysis:
     def points(self) -> dict[Key, Point]:
         """Every point of every curve, as measured and by its law."""
         return measure_curves(self.curves, self.estimators, self.errors)
+
+    @property
+    def compared_sizes(self) -> tuple[int, ...]:
+        """Group sizes of two or more, which all compared estimators are defined for."""
+        return tuple(sorted(size for size in self.group_sizes if size > 1))
+
+    @cached_property
+    def compared_errors(self) -> dict[Key, Floats]:
+        """Squared errors of every group of the compared estimators, (P, R)."""
+        compared = find_estimators(COMPARED_ESTIMATORS, self.compared_sizes)
+        return measure_errors(self.pools, compared, self.compared_sizes)
+
+    @cached_property
+    def _compared(self) -> dict[Key, Statistic]:
+        compared = find_estimators(COMPARED_ESTIMATORS, self.compared_sizes)
+        points = measure_curves(self.curves, compared, self.compared_errors)
+        curves = {key: measured or law for key, (measured, law) in points.items()}
+        return {key: curve.statistic() for key, curve in curves.items() if curve}
+
+    def mse_of(self, estimator: str, group_size: int) -> Statistic:
+        """Measure the aggregate's MSE: by the law where there are no replicates."""
+        return self._compared[Key(estimator, group_size)]
+
+    def law_of(self, estimator: str, group_size: int) -> Statistic:
+        """Evaluate the aggregate's exact law; of a constant baseline at G = 1, G x MSE."""
+        law = self.curves.by_law(find_estimator(estimator), group_size)
+        assert law is not None  # All that are compared have one.
+        return law.statistic()
 
     @cached_property
     def mse(self) -> pd.DataFrame:

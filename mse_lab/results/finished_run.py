@@ -7,6 +7,8 @@ prompt is in `prompts.csv`; if that is lost, it follows from the prompts and fro
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +21,9 @@ from mse_lab.mse.pools import Pools
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.schema import Probe
+from mse_lab.probe.training import Setting, find_setting
 from mse_lab.results.analysis import Analysis, analyse_run
+from mse_lab.results.checks import Checks
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.results.inventory import RESTORE
 from mse_lab.results.tables import describe_prompts
@@ -59,6 +63,39 @@ def read_probe(folder: Path) -> Probe:
     return parse_probe(values, str(folder / "config.yaml"))
 
 
+@dataclass(frozen=True, eq=False)
+class FinishedRun(Analysis):
+    """A run that lies in a folder, with what else is known of it there."""
+
+    folder: Path
+
+    @cached_property
+    def probe(self) -> Probe:
+        """Its configuration."""
+        return read_probe(self.folder)
+
+    @cached_property
+    def noted(self) -> Checks:
+        """Its built-in checks and warnings, as noted when it was measured."""
+        noted: Checks = ResultsFolder(self.folder).read("checks.json")
+        return noted
+
+    @property
+    def setting(self) -> Setting:
+        """The training that its probe is about."""
+        return find_setting(self.probe.training, self.probe)
+
+    @property
+    def held(self) -> bool:
+        """Whether all built-in checks hold."""
+        return self.noted.ok
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What its reader should know, a sentence each."""
+        return self.noted.warnings
+
+
 def _analyse(
     folder: Path, name: str, probe: Probe, pools: Pools, described: pd.DataFrame
 ) -> Analysis:
@@ -73,7 +110,7 @@ def _analyse(
     return analyse_run(name, probe, pools, described)
 
 
-def read_result(folder: Path) -> Analysis:
+def read_run(folder: Path) -> FinishedRun:
     """Read a finished run, and analyse it as it was analysed when it was made."""
     tables, results = read_tables(folder), ResultsFolder(folder)
     if not results.has("pools.npz"):
@@ -87,7 +124,7 @@ def read_result(folder: Path) -> Analysis:
         with suppress(InputError):
             estimators.append(find_estimator(entry))
     results.refuse_changed(identify_code(estimators))
-    return run
+    return FinishedRun(**vars(run), folder=folder)
 
 
 def repair(

@@ -26,7 +26,7 @@ from mse_lab.probe.schema import Probe
 from mse_lab.project import PROJECT
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
-from mse_lab.results.finished_run import read_result
+from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import (
     ADVICE,
     START_OVER_IN_PYTHON,
@@ -138,7 +138,7 @@ def measure_model(given: InMemoryInputs, *, shown: bool) -> AnalysedModel:
     with borrow_model(given) as (inputs, policy):
         if isinstance(inputs, RunSpec):
             done = execute_run(inputs, policy=policy, shown=shown)
-            return read_result(inputs.results.path), done.checks, done.warnings
+            return read_run(inputs.results.path), done.checks, done.warnings
         subject, store = make_subject(inputs, policy), dict[Item, PromptMeasurement]()
         measure_prompts(subject, store, range(len(inputs.prompts)), shown=shown)
         result, checks, warnings, _ = conclude(subject, list(store.values()))

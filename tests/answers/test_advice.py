@@ -51,7 +51,7 @@ def standard_errors(estimate, truth):
 
 def evidence(pools, setting=DEFAULT, completions=0, **more):
     run = analysed(pools, [2, 4, 8, 16], **more)
-    return evidence_of_run(run, setting, ask(setting, LEVEL, completions=completions))
+    return evidence_of_run(run, setting, completions=completions)
 
 
 @pytest.mark.parametrize("size", [2, 4, 16])

@@ -11,16 +11,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from makers import MAKERS, brute_force, enumerate_prompts, make
+from makers import MAKERS, brute_force, make
 from mse_lab.answers.statement_numbers import judge_run
-from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_samples import count_carriers
 from mse_lab.mse.regime import (
     _side,
     aggregate_place,
-    crossing_size,
     find_regime,
     norm_ratio,
     oracle_gain,
@@ -46,7 +44,8 @@ def vanilla_is_worse(name):
 def crossing(name):
     """The group size above which GRPO-type is better, by the exact moments."""
     moments = make(name).moments()
-    return float(crossing_size(oracle_gain(moments).sum(), moments.zeta.sum()))
+    gain = oracle_gain(moments).sum()
+    return 1 + moments.zeta.sum() / gain if gain > 0 else math.inf
 
 
 def test_the_policies_are_on_both_sides():
@@ -64,12 +63,6 @@ def test_advice_knows_the_side_and_the_crossing(name):
     low, high = found.beats_vanilla_from[1:]
     assert math.isinf(low) == math.isinf(exact)
     assert low <= math.floor(exact) + 1 <= high if math.isfinite(exact) else high == low
-    vanilla, oracle = (ESTIMATORS[one] for one in ("vanilla", "oracle"))
-    prompts = enumerate_prompts(make(name))
-    each = [one.mse(vanilla, 2) > one.mse(oracle, 2) for one in prompts]
-    # By the moments of 128 completions a prompt on the line may be on the other side.
-    assert abs(regime.vanilla_worse - sum(each)) <= 2
-    assert regime.prompts == len(each)
     assert (regime.rho.low > regime.line) == (regime.side == "above")
     assert (regime.rho.high < regime.line) == (regime.side == "below")
 
@@ -80,7 +73,7 @@ def test_few_prompts_that_decide_widen_the_interval():
     carriers = count_carriers(oracle_gain(moments))  # 18; by q's own spread 26 do.
 
     def regime(most):
-        return find_regime(moments, np.ones(1), True, 0.95, most)
+        return find_regime(moments, True, 0.95, most)
 
     assert regime(math.inf).rho == regime(carriers).rho
     few, many = (regime(most).rho for most in (carriers / 2, carriers))
@@ -103,33 +96,25 @@ def test_the_phase_diagram_has_it_on_the_same_side(name):
     dots = as_dots(name, run.prompts, run.moments)
     assert dots.binary
     assert (dots.gain_shares.sum() > 0) == vanilla_is_worse(name)
-    words, exact = dots.describe(), crossing(name)
-    if math.isinf(exact):
-        assert words.endswith("at no G")
-    else:
-        assert float(words.split("G = ")[1].split()[0]) == pytest.approx(exact, rel=0.2)
 
 
 def test_the_place_by_hand():
     """V = 1/2 twice, S = 1 and 3, b* = 1/4 and 1/2: E[VB] / E[V^2 S] = 7/8."""
     value, norm2, best = np.array([[0.5, 0.5], [1.0, 3.0], [0.25, 0.5]])
     moments = Moments(norm2, best * norm2, best * norm2, value, value / 2, 0 * value)
-    found = find_regime(moments, np.array([1 / 3, np.nan]), True, 0.95)
+    found = find_regime(moments, True, 0.95)
     assert found.value == pytest.approx(1 / 2)
     assert found.best_baseline.value == pytest.approx(7 / 16)
     assert found.rho.value == pytest.approx((7 / 16) / (9 / 16))
     assert found.line == pytest.approx(1 / 3)
-    assert (found.median_rho, found.prompts_with_rho) == (pytest.approx(1 / 3), 1)
-    # The first is on its line, where it counts as neither.
-    assert (found.vanilla_worse, found.prompts) == (1, 1)
 
 
 def test_rewards_that_are_not_0_and_1_have_b_and_no_rho():
     """Of rewards moved by a constant V and b* move by it, too."""
     moved = with_rewards(measured("many wrong answers").pools, lambda one: one + 3)
-    found = analysed(moved, SIZES).regime
+    found = analysed(moved, SIZES).advise().regime
     assert not found.binary
-    assert np.isnan([*found.rho, found.line, found.median_rho]).all()
+    assert np.isnan([*found.rho, found.line]).all()
     assert found.side == "above"
     assert found.best_baseline.value == pytest.approx(3 + 0.2, abs=0.05)
 
@@ -146,31 +131,23 @@ def test_the_interval_covers_over_random_prompts():
     for _ in range(300):
         index = rng.integers(0, 2000, 40)
         some = Design(*(part[index] for part in vars(design).values())).moments()
-        found = find_regime(some, np.full(40, np.nan), True, 0.9)
+        found = find_regime(some, True, 0.9)
         hits += found.best_baseline.low <= truth <= found.best_baseline.high
     assert 0.85 < hits / 300 < 0.95
 
 
 def test_nothing_that_is_ever_right_has_no_place():
-    found = find_regime(Moments(*np.zeros((6, 3))), np.full(3, np.nan), True, 0.95)
+    found = find_regime(Moments(*np.zeros((6, 3))), True, 0.95)
     assert found.side == "undecided"
-    assert np.isnan([found.value, *found.rho, found.median_rho]).all()
+    assert np.isnan([found.value, *found.rho]).all()
 
 
 def test_the_line_is_that_of_the_aggregate_s_value():
-    found = measured("one wrong answer").regime
+    found = measured("one wrong answer").advise().regime
     assert found.line == pytest.approx((1 - found.value) / (2 - found.value))
     [rho] = norm_ratio(np.array([found.best_baseline.value]), np.array([found.value]))
     assert found.rho.value == pytest.approx(rho)
     assert found.line < found.rho.low < rho < found.rho.high
-
-
-def test_the_median_is_over_the_prompts_that_have_rho():
-    """Of 0.1, 0.2 and 3 it is 0.2; infinite ones, without wrong scores, do not count."""
-    value, norm2 = np.full(5, 0.5), np.ones(5)
-    moments = Moments(norm2, value / 2, value / 2, value, value / 2, 0 * value)
-    found = find_regime(moments, np.array([3.0, 0.1, np.nan, 0.2, np.inf]), True, 0.95)
-    assert (found.median_rho, found.prompts_with_rho) == (0.2, 3)
 
 
 @pytest.mark.parametrize(
@@ -184,8 +161,7 @@ def test_a_side_is_told_by_the_interval_not_the_value(ends, side):
 
 def test_the_interval_of_the_baseline_is_capped_and_of_a_positive_number():
     moments = make("many wrong answers").moments()
-    rho_P = np.full(len(moments.value), np.nan)
-    regimes = (find_regime(moments, rho_P, True, 0.95, most) for most in (2, math.inf))
+    regimes = (find_regime(moments, True, 0.95, most) for most in (2, math.inf))
     wide, narrow = (one.best_baseline for one in regimes)
     assert wide.high / wide.low > 1.01 * narrow.high / narrow.low
     for found in (wide, narrow):

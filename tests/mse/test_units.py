@@ -16,7 +16,7 @@ from mse_lab.mse.reference_noise import (
     aggregate_norm2_error,
     draw_reference_noise,
 )
-from mse_lab.mse.regime import aggregate_place, crossing_size
+from mse_lab.mse.regime import aggregate_place
 from mse_lab.mse.replicates import measure_errors
 from mse_lab.mse.whole_gradient import noise_of_all
 from populations import table_of
@@ -48,12 +48,7 @@ def squares_and_ratios(design):
     for name in Constants._fields:
         squares += known.constant(name, LEVEL)
     ratios += [*known.best_group_size(LEVEL), known.effective_prompts]
-    gain = (
-        curves.by_law(estimators[0], 1).statistic()
-        - curves.by_law(estimators[2], 1).statistic()
-    )
     ratios.append(known.knows_c1(LEVEL))
-    ratios.append(float(crossing_size(gain.value, moments.zeta.sum() / len(moments.zeta))))
     return np.array(squares), np.array(ratios), np.array(aggregate_place(moments))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice_evidence import ask, evidence_of_run
+from mse_lab.answers.advice_evidence import evidence_of_run
 from mse_lab.probe.training import DEFAULT
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.drawing import save_figure
@@ -12,7 +12,7 @@ from simulated import analysed
 
 
 def evidence(pools):
-    return evidence_of_run(analysed(pools, [4]), DEFAULT, ask(DEFAULT, 0.95))
+    return evidence_of_run(analysed(pools, [4]), DEFAULT)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])

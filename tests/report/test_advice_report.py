@@ -187,9 +187,9 @@ def test_what_else_is_said(advice, changes, words):
 )
 def test_the_regime(advice, side, words):
     rho, best = Estimate(0.3, 0.2, 0.5), Estimate(0.4, 0.35, 0.45)
-    one = Regime(side, True, 1.0, best, rho, 0.4, 0.25, 58, 12, 60)
+    one = Regime(side, True, 1.0, best, rho, 0.4)
     assert words in plain(advice_text(replace(advice, regime=one)))
-    graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan, median_rho=math.nan)
+    graded = one._replace(binary=False, rho=UNKNOWN, line=math.nan)
     text = plain(advice_text(replace(advice, regime=graded)))
     assert "The best constant baseline is 0.40 (0.35 to 0.45), " in text
     assert "rho" not in text
