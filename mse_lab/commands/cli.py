@@ -66,10 +66,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP))
-    if "_ARGCOMPLETE" in os.environ:  # A shell asks what may follow.
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
     refuse_empty_words(parser, mse_lab_words(words))
     if refused := refusal_of_words(list(mse_lab_words(words))):
         parser.error(refused)

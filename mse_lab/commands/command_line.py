@@ -104,17 +104,6 @@ max_tokens = whole("number of tokens", 1, MOST_TOKENS, 256)
 processes = whole("number of processes", 1, MOST_PROCESSES, 2)
 
 
-def _complete_names(action: argparse.Action) -> None:
-    """Let argcomplete complete the names of probes, which are also those of results."""
-
-    def names(**_: object) -> list[str]:
-        from mse_lab.probe.probe_files import probe_files
-
-        return [name for name, _ in probe_files(ROOT)]
-
-    action.completer = names  # type: ignore[attr-defined]
-
-
 # Options that several commands share.
 OPTIONS: dict[str, dict[str, Any]] = {
     "--set": {
@@ -150,7 +139,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_probe(self, name: str, nargs: Any = None, help: str = ONE_PROBE) -> None:
         """Add a probe, or several; `help` says what else it may be."""
-        _complete_names(self.add_argument(name, nargs=nargs, metavar="PROBE", help=help))
+        self.add_argument(name, nargs=nargs, metavar="PROBE", help=help)
 
     def add_probes(self) -> None:
         """Add the probes to measure, their settings, and the folder of all results."""
@@ -160,11 +149,7 @@ class Parser(argparse.ArgumentParser):
     def add_run(self, name: str, nargs: str | None = None) -> None:
         """Add a finished run, or several."""
         help = "a folder of results, or a probe's name or file"
-        _complete_names(
-            self.add_argument(
-                name, nargs=nargs, type=existing_run, metavar="RUN", help=help
-            )
-        )
+        self.add_argument(name, nargs=nargs, type=existing_run, metavar="RUN", help=help)
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:

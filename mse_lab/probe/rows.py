@@ -12,15 +12,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mse_lab.errors import InputError, in_short, shorten
 from mse_lab.probe.plain_text import read_object, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROWS_AT_ONCE = 4096  # Rows in memory at once.
 HEAD = 64  # Lines that tell the columns of a file.
@@ -245,7 +247,7 @@ def _parquet_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iter
             yield Rows(str(path), "row", numbers, columns)
 
 
-def frame_rows(frame: pd.DataFrame, choose: Choose) -> Iterator[Rows]:
+def frame_rows(frame: "pd.DataFrame", choose: Choose) -> Iterator[Rows]:
     """Read a data frame."""
     names, where = [str(name) for name in frame.columns], "the data frame"
     refuse_twice(names, where)
@@ -271,6 +273,8 @@ def _plain(value: Any) -> Any:
     """Convert NumPy's and pandas' values to Python's."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    import pandas as pd  # It takes long, and a list of probes needs none.
+
     return None if value is pd.NA or value is pd.NaT else value
 
 

@@ -88,7 +88,7 @@ def _unit(advice: Advice) -> str:
 def _of_whom(advice: Advice) -> str:
     if advice.of_loss:
         return ""
-    return " This is about GRPO-type's error: your loss is not known at every size."
+    return " This is about GRPO-type's error, for your own loss's is not known here."
 
 
 def _keep(advice: Advice) -> str:

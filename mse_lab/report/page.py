@@ -44,10 +44,16 @@ PROMPT_CAPTION = (
 
 
 def draw_image(compose_figure: Callable[[], Figure], alt: str) -> Markup:
-    """Compose a figure for the page."""
-    drawn = b64encode(figure_bytes(compose_figure, "svg")).decode()
-    image = '<img src="data:image/svg+xml;base64,{}" alt="{}">'
-    return Markup(image).format(drawn, alt)
+    """Compose a figure for the page, once for each of its grounds."""
+    dark, light = (
+        b64encode(figure_bytes(compose_figure, "svg", dark=one)).decode()
+        for one in (True, False)
+    )
+    return Markup(
+        '<picture><source media="(prefers-color-scheme: dark)" '
+        'srcset="data:image/svg+xml;base64,{}"><img src="data:image/svg+xml;base64,{}" '
+        'alt="{}"></picture>'
+    ).format(dark, light, alt)
 
 
 def _describe(run: FinishedRun) -> str:

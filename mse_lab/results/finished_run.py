@@ -114,8 +114,8 @@ def read_run(folder: Path) -> FinishedRun:
     """Read a finished run, and analyse it as it was analysed when it was made."""
     tables, results = read_tables(folder), ResultsFolder(folder)
     if not results.has("pools.npz"):
-        remedy = f"measure it: {COMMAND_PREFIX} run {tables.name}"
-        raise InputError(f"{folder}: tables only; {remedy}")
+        remedy = f"{COMMAND_PREFIX} run {tables.name} --out DIR measures it, into DIR"
+        raise InputError(f"{folder}: tables only; {remedy}/{tables.name}")
     pools, probe = results.read("pools.npz"), read_probe(folder)
     run = _analyse(folder, tables.name, probe, pools, tables.prompts)
     estimators = []

@@ -1,8 +1,6 @@
 """The words of the command line: understood as they are meant."""
 
 import os
-import subprocess
-import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
 
@@ -73,26 +71,3 @@ def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path):
     (tmp_path / "link to a file").symlink_to(tmp_path / "file")
     with pytest.raises(ArgumentTypeError, match="names no regular file"):
         file_to_write(f"{tmp_path}/{kind}")
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("mse-lab ad", ["advise "]),
-        ("mse-lab run tiny/i", ["tiny/icl", "tiny/instruct"]),
-        ("mse-lab report qwen/ba", ["qwen/base "]),
-        ("mse-lab run tiny/base --fr", ["--fresh "]),
-    ],
-)
-def test_a_shell_completes_commands_and_names(line, expected, tmp_path):
-    """As the functions do that argcomplete gives to a shell."""
-    pytest.importorskip("argcomplete")
-    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_TYPE": "9"}
-    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
-    answer = tmp_path / "answer"
-    subprocess.run(
-        [sys.executable, str(ROOT / "run_mse.py")],
-        env=os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(answer)},
-        check=True,
-    )
-    assert sorted(answer.read_text().split("\n")) == expected

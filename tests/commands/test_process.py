@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import run_mse
-from mse_lab.commands.process import Screen, exit_status_of
+from mse_lab.commands.process import exit_status_of
 from mse_lab.console import INTERNAL_ERROR
 from mse_lab.errors import LONGEST_LINE, InputError
 from mse_lab.report import probe_list as listing
@@ -84,39 +83,18 @@ def test_in_the_background_ctrl_c_stays_unheard(interrupted):
     assert process.returncode == INTERNAL_ERROR
 
 
-def test_a_command_whose_screen_is_gone_goes_on(project, tmp_path):
-    """One that tells of its first file before it writes the second."""
-    run = shutil.copytree(project / "results/small", tmp_path / "small")
+def test_a_screen_that_is_full_is_one_line_and_one_that_is_closed_none():
+    with Path("/dev/full").open("w") as full:
+        asked = subprocess.run(
+            COMMAND, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    (line,) = asked.stderr.splitlines()
+    assert (asked.returncode, "No space left on device" in line) == (2, True)
     reads, writes = os.pipe()
     os.close(reads)
-    with Path("/dev/full").open("w") as full:
-        words = [*COMMAND, "figure", str(run)]
-        done = subprocess.run(words, stdout=full, stderr=writes, timeout=300, check=False)
-        os.close(writes)
-        asked = subprocess.run(
-            [*COMMAND, "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert (run / "figure4.pdf").is_file()
-    assert asked.returncode == 2
-    (line,) = asked.stderr.splitlines()
-    assert "standard output: No space left on device" in line
-
-
-@pytest.mark.parametrize("device", ["/dev/full", None], ids=["full", "closed"])
-def test_a_screen_drops_what_it_cannot_take(device):
-    file = Path(device).open("w") if device else None  # noqa: SIM115
-    with Screen.over(file) as screen:
-        assert screen.write("half a line") == 11
-        assert screen.mid_line
-        assert screen.write(" \udcff whole\n") == 9
-        assert not screen.mid_line
-        screen.flush()
-        assert (screen.lost is None) == (device is None)
+    gone = subprocess.run(COMMAND, stdout=writes, stderr=subprocess.PIPE, check=False)
+    os.close(writes)
+    assert (gone.returncode, gone.stderr) == (0, b"")
 
 
 def test_a_package_that_is_missing_is_one_line():

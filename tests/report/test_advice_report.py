@@ -65,8 +65,8 @@ def advice(known):
         (
             {"verdict": "keep", "set_to": 8, "at_most": 0.041, "of_loss": False},
             "Keep num_generations = 8: it needs at most 5% more completions for the same "
-            "error than the best. This is about GRPO-type's error: your loss is not known "
-            "at every size.",
+            "error than the best. This is about GRPO-type's error, for your own loss's is "
+            "not known here.",
         ),
         (
             {"verdict": "keep", "set_to": 8, "at_most": math.inf},
@@ -243,7 +243,7 @@ def test_an_answer_without_pools_is_the_one_that_was_kept(tmp_path, known):
 @pytest.mark.parametrize(
     ("spoil", "line"),
     [
-        (lambda run: run.file("pools.npz").unlink(), "tables only; measure it"),
+        (lambda run: run.file("pools.npz").unlink(), "tables only; python run_mse.py run"),
         (lambda run: run.file("mse.csv").unlink(), "no finished run"),
     ],
 )

@@ -13,7 +13,7 @@ from mse_lab.report.page import write_report
 from simulated import with_rewards
 from written_runs import EVIL, simulate, write_run
 
-VOID = {"meta", "img"}
+VOID = {"meta", "img", "source"}
 
 
 class Reader(HTMLParser):
@@ -25,7 +25,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
-        self.links += [value for key, value in attrs if key in ("href", "src")]
+        self.links += [value for key, value in attrs if key in ("href", "src", "srcset")]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -75,8 +75,8 @@ def test_the_answers_come_first(page):
 
 def test_nothing_comes_from_outside_and_what_comes_from_files_is_escaped(page):
     reader = read(page)
-    # A step of each run, Figure 4, and the prompts.
-    assert len(reader.links) == 4
+    # A step of each run, Figure 4, and the prompts, on a light ground and on a dark one.
+    assert len(reader.links) == 2 * 4
     assert all(link.startswith("data:image/svg+xml;base64,") for link in reader.links)
     assert not reader.tags & {"script", "link", "iframe", "object", "embed", "base"}
     assert not re.search(r"@import|http|url\(", page)
@@ -96,7 +96,7 @@ def small(tmp_path_factory):
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
-        ("pools.npz", "tables only; measure it: python run_mse.py run probe"),
+        ("pools.npz", "tables only; python run_mse.py run probe --out DIR"),
         ("mse.csv", "no finished run"),
     ],
 )
