@@ -7,18 +7,18 @@ hold some, of a training and its evaluations or of two trainings, they are to be
 """
 
 import gzip
+import hashlib
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BufferedIOBase
 from pathlib import Path
-from typing import NamedTuple, NoReturn
 
 from mse_lab.errors import InputError, shorten
-from mse_lab.logs.forms import Form, GivenColumns, recognise, refuse_columns
+from mse_lab.logs.forms import Form, GivenColumns, recognise
 from mse_lab.probe.plain_text import reading
-from mse_lab.probe.rows import PICKLES, ROW_SUFFIXES, head_of, may_hold_rows
+from mse_lab.probe.rows import ROW_SUFFIXES, head_of, may_hold_rows
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,6 @@ class LogSource:
     left_out: list[LeftOut] = field(default_factory=list)
 
 
-class _Recognised(NamedTuple):
-    """The files at some paths: those of a form, of none, and why some cannot be read."""
-
-    known: dict[Path, Form]
-    unknown: list[Path]
-    faults: list[str]
-
-
 def _natural(path: Path) -> list[tuple[int, str]]:
     """Make a key that sorts 2.jsonl before 10.jsonl."""
     parts = re.split(r"(\d+)", str(path))
@@ -75,121 +67,79 @@ def _files(path: Path) -> Iterator[Path]:
             raise InputError(f"{path}: no such file or folder; name a run's folder")
 
 
-def _length(path: Path) -> int:
-    """Give the bytes of a file, unpacked; of those that gzip wrote, modulo 2^32."""
-    size = path.stat().st_size
-    if path.suffix != ".gz" or size < 4:
-        return size
-    with path.open("rb") as file:
-        file.seek(-4, 2)
-        return int.from_bytes(file.read(4), "little")
-
-
-def _open(path: Path) -> BufferedIOBase:
-    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
-
-
-def _same(one: Path, other: Path) -> bool:
-    """Whether two files hold the same bytes, unpacked."""
-    with _open(one) as first, _open(other) as second:
+def _digest(path: Path) -> bytes:
+    """Digest what a file holds, unpacked; of one that cannot be read its name."""
+    digest = hashlib.sha256()
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         try:
-            while piece := first.read(1 << 20):
-                if piece != second.read(len(piece)):
-                    return False
-            return not second.read(1)
-        except (EOFError, OSError):
-            return False
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        except (EOFError, OSError, zlib.error):
+            return bytes(path)
+    return digest.digest()
 
 
 def _each_once(paths: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
     """Leave out links and copies of files that come before."""
-    kept: list[Path] = []
-    inodes, lengths = set[tuple[int, int]](), dict[int, list[Path]]()
-    links, copies = list[Path](), list[Path]()
+    kept, links, copies = dict[bytes, Path](), list[Path](), list[Path]()
+    inodes = set[tuple[int, int]]()
     for path in paths:
         with reading(path):
-            stat, length = path.stat(), _length(path)
-            alike = lengths.setdefault(length, [])
-            if (stat.st_dev, stat.st_ino) in inodes:
-                links.append(path)
-            elif any(_same(path, other) for other in alike):
-                copies.append(path)
-            else:
-                kept.append(path)
-                alike.append(path)
-            inodes.add((stat.st_dev, stat.st_ino))
+            stat, several = path.stat(), len(paths) > 1
+            inode = (stat.st_dev, stat.st_ino)
+            digest = _digest(path) if several and inode not in inodes else b""
+        if inode in inodes:
+            links.append(path)
+        elif digest in kept:
+            copies.append(path)
+        else:
+            kept[digest] = path
+        inodes.add(inode)
     left_out = [
         LeftOut(len(found), f"{what} of another file, counted once", where=str(found[0]))
         for found, what in ((links, "link(s)"), (copies, "copies"))
         if found
     ]
-    return kept, left_out
+    return [*kept.values()], left_out
 
 
-def _refuse_unknown(
-    name: str, paths: Sequence[Path], found: _Recognised, given: GivenColumns
-) -> NoReturn:
-    """Say why nothing at some paths is a log."""
-    for path in [one for one in found.unknown if one in paths] or found.unknown[:1]:
-        refuse_columns(str(path), head_of(path), given)
-    if found.faults:
-        raise InputError(found.faults[0])
-    below = (one for path in paths if path.is_dir() for one in path.rglob("*"))
-    for pickle in (one for one in below if one.suffix in PICKLES):
-        raise InputError(
-            f"{name}: rollouts in a pickle ({shorten(str(pickle))}) are never loaded; save "
-            "their rows as JSONL with prompt_id and reward"
-        )
-    raise InputError(
-        f"{name}: has no {', '.join(ROW_SUFFIXES)} file; name the folder that the trainer "
-        "writes its rollouts to"
-    )
-
-
-def _recognise_all(paths: Sequence[Path], given: GivenColumns) -> _Recognised:
-    """Find the form of every file at some paths."""
-    found = _Recognised({}, [], [])
+def _recognise_all(
+    paths: Sequence[Path], given: GivenColumns
+) -> tuple[dict[Path, Form], list[str]]:
+    """Find the form of every file at some paths; say of others why they have none."""
+    known, others = dict[Path, Form](), list[str]()
     for path in paths:
         for file in _files(path):
             try:
-                form = recognise(head_of(file), given)
+                known[file] = recognise(str(file), head_of(file), given)
             except InputError as error:
                 if file == path:
                     raise
-                found.faults.append(str(error))
-                continue
-            if form is None:
-                found.unknown.append(file)
-            else:
-                found.known[file] = form
-    return found
-
-
-def _passed_over(found: _Recognised) -> Iterator[LeftOut]:
-    if found.unknown:
-        what = "file(s) of other columns: left out"
-        yield LeftOut(len(found.unknown), what, where=str(found.unknown[0]))
-    if found.faults:
-        what = "file(s) that cannot be read: left out"
-        yield LeftOut(len(found.faults), what, where=found.faults[0])
+                others.append(str(error))
+    return known, others
 
 
 def find_logs(paths: Sequence[Path], given: GivenColumns) -> LogSource:
     """Find the files of a log; `given` are the user's names of columns."""
-    name, found = ", ".join(map(str, paths)), _recognise_all(paths, given)
-    if not found.known or {*paths} & {*found.unknown}:
-        _refuse_unknown(name, paths, found, given)
-    files, left_out = _each_once([*found.known])
+    name, (known, others) = ", ".join(map(str, paths)), _recognise_all(paths, given)
+    if not known:
+        kinds = f"has no {', '.join(ROW_SUFFIXES)} file"
+        remedy = f"{name}: {kinds}; name the folder that the trainer writes its rollouts to"
+        raise InputError(others[0] if others else remedy)
+    files, left_out = _each_once([*known])
     for path in paths:
         _refuse_several(path, [one for one in files if path in one.parents])
-    _refuse_mixture({file: found.known[file] for file in files})
+    _refuse_mixture({file: known[file] for file in files})
+    if others:
+        what = "file(s) that are no log: left out"
+        left_out.append(LeftOut(len(others), what, where=others[0]))
     return LogSource(
         name,
-        found.known[files[0]],
+        known[files[0]],
         [*head_of(files[0])],
-        {file: found.known[file] for file in files},
+        {file: known[file] for file in files},
         asked=all(path.is_file() for path in paths),
-        left_out=[*left_out, *_passed_over(found)],
+        left_out=left_out,
     )
 
 

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,21 +42,13 @@ class Form:
     def wanted(self, names: Sequence[str]) -> Collection[str]:
         """Give the columns of a file that are read, and those that may be ids."""
         tops = {part for column in self.columns.values() for part in _tops(column)}
-        found = {name for name in names if name in tops}
-        return found | {*self.possible_ids(names), *self.late_identities(names)}
-
-    def late_identities(self, names: Collection[str]) -> list[str]:
-        """List a record's identities that the first lines of the file did not have."""
-        if self.name != "rows":
-            return []
-        return [name for name in IDENTITIES if name in names and name not in self.columns]
+        return {name for name in names if name in tops} | {*self.possible_ids(names)}
 
     def possible_ids(self, names: Sequence[str]) -> list[str]:
         """List the columns that may tell groups apart, and are not used."""
-        if "group" in self.columns or self.name == "TRL":
-            return []
         used = {*self.columns.values()}
-        return [name for name in names if _ID.search(name) and name not in used]
+        ids = [name for name in names if _ID.search(name) and name not in used]
+        return ids if self.name != "TRL" else []
 
 
 def _tops(column: str) -> tuple[str, str]:
@@ -114,8 +106,11 @@ def _verl(names: Collection[str]) -> Form | None:
 
 
 def _rows(names: Collection[str]) -> Form:
-    """A record's own names; a synonym where it is the only one."""
-    columns = {name: name for name in RECORD_NAMES if name in names}
+    """A record's own names; a synonym where it is the only one.
+
+    An identity that only later rows have is looked for, too, and refused there.
+    """
+    columns = {name: name for name in RECORD_NAMES if name in {*names, *IDENTITIES}}
     for ours in {*SYNONYMS.values()} - {*columns}:
         theirs = [name for name in names if SYNONYMS.get(name) == ours]
         if len(theirs) == 1:
@@ -123,21 +118,26 @@ def _rows(names: Collection[str]) -> Form:
     return Form("rows", columns)
 
 
-def recognise(types: Mapping[str, pa.DataType], given: GivenColumns) -> Form | None:
-    """Find the form of a file by its columns; None if they do not tell the rewards.
+def recognise(where: str, types: Mapping[str, pa.DataType], given: GivenColumns) -> Form:
+    """Find the form of a file by its columns; refuse one that does not tell the rewards.
 
     >>> known = dict.fromkeys(["input", "output", "gts", "score", "step"], pa.null())
-    >>> recognise(known, {}).name
+    >>> recognise("1.jsonl", known, {}).name
     'verl'
     """
     form = _apply(_trl(types) or _verl(types) or _rows(types), given)
-    named = [
-        column
-        for name, column in form.columns.items()
-        if name in given or (_is_reward(name) and "reward" in given)
-    ]
-    there = all({*_tops(column)} & {*types} for column in named)
-    return form if there and any(map(_is_reward, form.columns)) else None
+    wanted = [_WEIGHTED.sub(r"\2", one) for theirs in given.values() for one in theirs]
+    has = f"its columns are {shorten(', '.join(types) or 'none, it has no rows', 200)}"
+    for column in wanted:
+        if not {*_tops(column)} & {*types}:
+            raise InputError(f"{where}: has no column {shown(column)}; {has}")
+    if any(map(_is_reward, form.columns)):
+        return form
+    raise InputError(
+        f"{where}: {has}; which is the reward, and which identifies a prompt or group? "
+        "Give --columns prompt_id=...,reward=..., in Python columns={'prompt_id': ..., "
+        "'reward': ...} (TRL's Parquet and verl's JSONL are known by theirs)"
+    )
 
 
 def _is_reward(name: str) -> bool:
@@ -203,20 +203,6 @@ def parse_columns(text: str) -> GivenColumns:
         ours, _, theirs = (word.strip() for word in part.partition("="))
         columns.setdefault(ours, []).append(theirs)
     return check_columns(columns)
-
-
-def refuse_columns(where: str, names: Collection[str], given: GivenColumns) -> NoReturn:
-    """Refuse a file that is no log: it has other columns than those that are named."""
-    wanted = [_WEIGHTED.sub(r"\2", one) for theirs in given.values() for one in theirs]
-    has = f"its columns are {shorten(', '.join(names) or 'none, it has no rows', 200)}"
-    for column in wanted:
-        if not {*_tops(column)} & {*names}:
-            raise InputError(f"{where}: has no column {shown(column)}; {has}")
-    raise InputError(
-        f"{where}: {has}; which is the reward, and which identifies a prompt or group? "
-        "Give --columns prompt_id=...,reward=..., in Python columns={'prompt_id': ..., "
-        "'reward': ...} (TRL's Parquet and verl's JSONL are known by theirs)"
-    )
 
 
 def refuse_unseen(form: Form, seen: Collection[str], where: str) -> None:

@@ -196,8 +196,8 @@ class _ById(NamedTuple):
     @property
     def _text(self) -> str:
         """The column that names the prompt."""
-        columns = self.log.source.form.columns
-        return columns.get("prompt_id", columns.get("prompt", "prompt"))
+        ours = "prompt_id" if "prompt_id" in self.log.identities else "prompt"
+        return self.log.source.form.columns[ours]
 
     def name(self, group: int) -> str:
         """Name a group in a message."""
@@ -228,17 +228,6 @@ class _ById(NamedTuple):
                 f"{self.name(self.group_N[at])}: in two files; name the files of one "
                 "training, leave out what repeats another, or join those that share groups "
                 "(cat a.jsonl b.jsonl > c.jsonl)"
-            )
-
-    def refuse_numbers(self) -> None:
-        """Refuse a group id that numbers completions: no two of a prompt share one."""
-        keys = [key for key in ("prompt", "step") if key in self.table]
-        if _largest_mode(self.size_K) == 1 and keys and self.table.duplicated(keys).any():
-            column = self.log.source.form.columns.get("group", "group")
-            raise InputError(
-                f"{column} is another one in every completion, so it identifies no group: "
-                f"name what does, --columns group=..., or group={self._text} for those of "
-                "a prompt and step"
             )
 
     def refuse_other_ids(self) -> None:
@@ -318,9 +307,7 @@ def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     by_id.refuse_two_files()
     if group_size is not None:
         return by_id.cut(group_size)
-    if "group" in named:
-        by_id.refuse_numbers()
-    else:
+    if "group" not in named:
         by_id.refuse_other_ids()
         by_id.refuse_blocks()
         if "prompt_id" in named:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from mse_lab.errors import InputError
 from mse_lab.logs.collect import Collector
 from mse_lab.logs.find_logs import LeftOut, LogSource, find_logs
-from mse_lab.logs.forms import Form, GivenColumns, recognise, refuse_columns, refuse_unseen
+from mse_lab.logs.forms import Form, GivenColumns, recognise, refuse_unseen
 from mse_lab.probe.records import Records, read_records
 from mse_lab.probe.rows import Faults, Rows, frame_rows, read_rows
 
@@ -32,11 +32,6 @@ def _collect(
 ) -> Iterator[str]:
     """Collect completions of a file; give the names of a record that are found in it."""
     for some in rows:
-        for name in form.late_identities(some.columns):
-            raise InputError(
-                f"{some.place(0)} or later: has {name}, which the first lines of the file "
-                "lack; give it in every row or in none"
-            )
         records = read_records(some, form.columns)
         collector.add(records, file, dict(_other_ids(some, form, records)))
         for name, array in records.columns.items():
@@ -58,10 +53,9 @@ def _source_of_frame(frame: pd.DataFrame, given: GivenColumns) -> LogSource:
     names = [str(name) for name in frame.columns]
     floats = [pd.api.types.is_float_dtype(kind) for kind in frame.dtypes]
     kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
-    form = recognise(dict(zip(names, kinds, strict=True)), given)
-    if form is None:
-        refuse_columns("the data frame", names, given)
-    return LogSource("the data frame", form, names, asked=True)
+    where = "the data frame"
+    form = recognise(where, dict(zip(names, kinds, strict=True)), given)
+    return LogSource(where, form, names, asked=True)
 
 
 def _faults_left_out(faults: Faults) -> Iterator[LeftOut]:

@@ -212,12 +212,6 @@ class Summary:
             yield (f"Few prompts ({prompts}): intervals say how little is known of others.")
         if 0 < steps < values.FEWEST_STEPS:
             yield f"Few steps ({steps}): a drift would not show."
-        if numbers := self._numbered_by_step():
-            yield (
-                f"The prompts are the numbers {numbers[0]} to {numbers[-1]}, all of them "
-                "at every step: if they count within a step, give what identifies a "
-                "prompt, --columns prompt_id=..."
-            )
         if not self.grouped:
             yield (
                 "One completion a prompt: no groups, so nothing is known of values, of "
@@ -229,15 +223,6 @@ class Summary:
         yield from self.groups.cautions
         if form.note:
             yield f"{form.name}: {form.note}."
-
-    def _numbered_by_step(self) -> range | None:
-        groups, steps = self.groups, len(self.steps)
-        labels = {*self.prompts["prompt"]}
-        pairs = {*zip(groups.step_K.tolist(), groups.prompt_K.tolist(), strict=True)}
-        if steps < 3 or len(pairs) < steps * len(labels):
-            return None
-        counted = (range(first, first + len(labels)) for first in (0, 1))
-        return next((one for one in counted if labels == {*map(str, one)}), None)
 
     def as_dict(self) -> dict[str, Any]:
         """Give all numbers for programs."""

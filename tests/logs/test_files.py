@@ -79,10 +79,10 @@ SPOILS = {
     copy: "1 copies of another file",
     copy_below: "1 copies of another file",
     zipped: "1 copies of another file",
-    data_set: "1 file(s) of other columns",
-    broken: "1 file(s) that cannot be read",
-    packed: "1 file(s) that cannot be read",
-    code: "1 file(s) of other columns",
+    data_set: "1 file(s) that are no log: left out",
+    broken: "1 file(s) that are no log: left out",
+    packed: "1 file(s) that are no log: left out",
+    code: "1 file(s) that are no log: left out",
     damaged: f"1 line(s) that are no JSON object: left out ({{log}}, line {SIZE + 1})",
     no_object: "1 line(s) that are no JSON object: left out ({log}, line 1)",
     key_twice: "1 line(s) that are no JSON object",
@@ -154,9 +154,6 @@ REFUSED = {
     one_array: "not a log of rollouts",
     much_damaged: r"as 3 of \d+ lines: remove them",
     lambda path: path.write_bytes(b""): "its columns are none",
-    lambda path: path.with_suffix(".pkl").write_bytes(
-        b""
-    ): "in a pickle .* are never loaded",
     lambda path: path.with_suffix(".txt").write_bytes(
         b""
     ): "has no .jsonl, .jsonl.gz, .csv",

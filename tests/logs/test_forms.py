@@ -206,10 +206,6 @@ REFUSED = {
         lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
             "goes with two prompts",
     ),
-    "a number of each completion": (
-        lines("reward", "prompt", "group=text",
-            group=lambda row: f"{row['id']}-{row['place']}"), "", "identifies no group",
-    ),
     "no prompt": (lines("reward", "problem=id", "text"), "",
         "which of the columns reward, problem, text identifies"),
     "no reward": (lines("prompt", "text"), "",
@@ -243,7 +239,7 @@ REFUSED = {
     "a group in some lines": ([*lines("prompt_id=id", "reward", group=1), {"prompt_id": 1,
         "reward": 0}], "", "line 481: group is missing"),
     "a step in late lines": ([*lines("prompt_id=id", "reward") * 9, {"prompt_id": 1,
-        "reward": 0, "step": 1}], "", "or later: has step, which the first lines"),
+        "reward": 0, "step": 1}], "", "line 4097: step is missing, which other rows have"),
     "a step in some files": (
         lambda at: [write_lines(at / "a.jsonl", [{"prompt_id": 1, "reward": 0}]),
             write_lines(at / "b.jsonl", [{"prompt_id": 2, "reward": 0, "step": 1}])],
