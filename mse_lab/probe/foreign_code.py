@@ -25,9 +25,8 @@ STANDARD_LIBRARY = {
 }
 INSTALLED = {"site-packages", "dist-packages"}
 
-# What a clone of this project has, and its one module that a probe may name.
-PROJECT_MODULES = {"build", "mse_lab", "probes", "run_mse", "setup", "tests"}
-OFFERED, OFFERED_FILE = "probes.phase.rewards", Path("probes/phase/rewards.py")
+# The one module that comes with this project, in a wheel too, and that a probe may name.
+OFFERED, OFFERED_FILE = "probes.phase.rewards", PROJECT / "probes/phase/rewards.py"
 
 
 def load_extra(library: str, extra: str, key: str) -> Any:
@@ -38,11 +37,6 @@ def load_extra(library: str, extra: str, key: str) -> Any:
         raise InputError(
             f"{key}: needs a library that cannot be imported ({error}); {install(extra)}"
         ) from None
-
-
-def is_installed(path: Path) -> bool:
-    """Whether a file belongs to Python or an installed package."""
-    return bool(STANDARD_LIBRARY & set(path.parents) or INSTALLED & set(path.parts))
 
 
 def protect(value: Any) -> Any:
@@ -74,23 +68,13 @@ def guard(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {reason}") from None
 
 
-def _is_project(path: Path) -> bool:
-    """Whether a file came with this project, in any clone, and is not offered to probes."""
-    for folder in path.parents:
-        if (folder / "mse_lab" / "project.py").is_file():
-            inside = path.relative_to(folder)
-            ours = inside.parts[0].removesuffix(".py") in PROJECT_MODULES
-            return ours and inside != OFFERED_FILE
-    return False
-
-
 def _is_refused(spec: ModuleSpec) -> bool:
     """Whether a module is not the user's; what has no file is Python's, or runs nothing."""
     if not spec.has_location or not spec.origin:
         return not spec.submodule_search_locations
     path = Path(spec.origin).resolve()
-    offered = path == (PROJECT / OFFERED_FILE).resolve()
-    return not offered and (is_installed(path) or _is_project(path))
+    installed = {*path.parents} & STANDARD_LIBRARY or {*path.parts} & INSTALLED
+    return bool(installed) and path != OFFERED_FILE.resolve()
 
 
 def _refuse_foreign(module: str, what: str) -> None:
@@ -105,7 +89,7 @@ def _refuse_foreign(module: str, what: str) -> None:
         spec = importlib.util.find_spec(".".join(parts[:end]))
         if spec is not None and _is_refused(spec):
             raise InputError(
-                f"{what}: {module} belongs to Python, an installed package or mse_lab; "
+                f"{what}: {module} belongs to Python or an installed package; "
                 "name a function in a module of your own, which may call it"
             )
 

@@ -209,22 +209,9 @@ def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
     return parse_probe(values, str(path))
 
 
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
-    """YAML in which line breaks of Unicode are escaped: else they are read as spaces."""
-
-    def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Quote a text that has one."""
-        style = '"' if {*"\x85\u2028\u2029"} & {*text} else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _Dumper.represent_text)
-
-
 def dump_probe(probe: Probe) -> str:
     """Write the resolved configuration as YAML; reading it back gives the same probe."""
-    values = probe.model_dump(mode="json")
-    return str(yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+    return str(yaml.safe_dump(probe.model_dump(mode="json"), sort_keys=False))
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

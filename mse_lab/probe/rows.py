@@ -126,7 +126,6 @@ class _Lines:
                 yield self.number, values
             elif raw.endswith(b"\n") or self.number == 1:
                 self.spoilt.append(f"{where}: {values}")
-                self._refuse_other(HEAD)
             elif self.path.suffix != ".gz" or not self.faults.early:
                 self.faults.end_early(where, "half a line")
 
@@ -136,26 +135,13 @@ class _Lines:
             records = self._read(file)
             while batch := list(islice(records, size)):
                 yield [number for number, _ in batch], [record for _, record in batch]
-        self._refuse_other(1)
-        if len(self.spoilt) > max(1, MOST_DAMAGED * self.number):
+        count = len(self.spoilt)
+        if count > max(1, MOST_DAMAGED * self.number) or count == self.number > 0:
             raise InputError(
-                f"{self.spoilt[0]}; as {len(self.spoilt)} of {self.number} lines: remove "
-                "them"
+                f"{self.spoilt[0]}; as {count} of {self.number} lines: a log has a JSON "
+                "object a line, or is Parquet, CSV or a table of W&B (*.table.json)"
             )
         self.faults.damaged += self.spoilt
-
-    def _refuse_other(self, least: int) -> None:
-        """Refuse a file, of at least so many lines, of which most are no JSON."""
-        if 2 * len(self.spoilt) > self.number >= least:
-            raise InputError(
-                f"{self.path}: not a log of rollouts: {EXPECTED} ({self.spoilt[0]})"
-            )
-
-
-EXPECTED = (
-    "a log has a JSON object a line, or is Parquet, CSV or a table of W&B "
-    "(*.table.json), with a reward for each completion"
-)
 
 
 def _columns_of(

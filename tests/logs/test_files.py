@@ -150,15 +150,15 @@ def much_damaged(path):
 
 
 REFUSED = {
-    plain_text: "not a log of rollouts: a log has a JSON object a line",
-    one_array: "not a log of rollouts",
-    much_damaged: r"as 3 of \d+ lines: remove them",
+    plain_text: "as 100 of 100 lines: a log has a JSON object a line",
+    one_array: "as 1 of 1 lines",
+    much_damaged: r"as 3 of \d+ lines: a log",
     lambda path: path.write_bytes(b""): "its columns are none",
     lambda path: path.with_suffix(".txt").write_bytes(
         b""
     ): "has no .jsonl, .jsonl.gz, .csv",
     lambda path: path.with_suffix(".parquet").write_bytes(b"PAR1"): "cannot be read",
-    lambda path: path.write_bytes(b"\xff\xfe\n"): "not a log of rollouts",
+    lambda path: path.write_bytes(b"\xff\xfe\n"): "as 1 of 1 lines",
     lambda path: write_lines(path, [{}] * 3): "its columns are none",
     lambda path: path.with_suffix(".csv").write_text("prompt,reward\n"): "it has no rows",
 }

@@ -1,7 +1,6 @@
 """A user's own code: whatever it does is one line, and its traceback lies in a file."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from mse_lab.errors import InputError
-from mse_lab.probe.foreign_code import PROJECT, PROJECT_MODULES, guard, load_function
+from mse_lab.probe.foreign_code import PROJECT, guard, load_function
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.rewards import load_reward, reward_completions
 
@@ -72,47 +71,12 @@ def kept_traceback(message):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("builtins:exec", "sys:exit", "os.path:join", "yaml:unsafe_load", "torch:load"),
-        *("mse_lab.console:write_traceback", "probes.making.train:main", "run_mse:main"),
-    ],
+    ["builtins:exec", "sys:exit", "os.path:join", "yaml:unsafe_load", "torch:load"],
 )
 def test_what_is_nobodys_own_is_not_given_a_strangers_text(name):
     """A probe and its completions may come from anybody."""
-    with pytest.raises(InputError, match="belongs to Python, an installed package or"):
+    with pytest.raises(InputError, match="belongs to Python or an installed package"):
         load_reward(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["setup", "probes.notebooks.execute", "probes.phase.grid", "tests", "build.lib"]
-)
-def test_no_module_of_a_clone_runs(name, tmp_path, monkeypatch):
-    """Whichever clone the folder is; beside it, and in other folders, names are free."""
-    ran = tmp_path / "ran"
-    text = f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n"
-    text += "def f(text, row): return 1.0\n"
-    for file in [f"{name.replace('.', '/')}.py", "own.py", "mse_lab/project.py"]:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["", *sys.path])
-    roots = (name.partition(".")[0], "own")
-    for one in [one for one in sys.modules if one.partition(".")[0] in roots]:
-        monkeypatch.delitem(sys.modules, one)
-    with pytest.raises(InputError, match="belongs to Python"):
-        load_reward(f"{name}:f")
-    assert not ran.exists()
-    assert load_reward("own:f")("", {}) == 1.0
-    assert ran.exists()
-
-
-def test_every_python_file_of_the_project_is_known():
-    words = ["git", "ls-files", "*.py"]
-    files = subprocess.run(
-        words, cwd=PROJECT, capture_output=True, text=True
-    ).stdout.split()
-    rooms = {Path(file).parts[0].removesuffix(".py") for file in files}
-    assert {one for one in rooms if one.isidentifier()} <= PROJECT_MODULES
 
 
 def test_a_reward_that_leaves_the_folder_or_changes_its_row(module, tmp_path, monkeypatch):
