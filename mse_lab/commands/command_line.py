@@ -126,7 +126,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse the words."""
-        raise InputError(f"{shorten(message, 300)}; see {self.prog} --help")
+        joint = " see" if message.endswith("?") else "; see"
+        raise InputError(f"{shorten(message, 300)}{joint} {self.prog} --help")
 
     def add_options(self, *options: str) -> None:
         """Add some of the shared `OPTIONS`."""

@@ -15,6 +15,9 @@ import pyarrow as pa
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.probe.records import IDENTITIES, PART, RECORD_NAMES, SYNONYMS
 
+# The names of a record that a log has: not those of a run alone.
+NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]
+
 # Names of the columns by the names of a record; of `reward` one or several, with weights.
 GivenColumns = Mapping[str, Sequence[str]]
 
@@ -110,7 +113,7 @@ def _rows(names: Collection[str]) -> Form:
 
     An identity that only later rows have is looked for, too, and refused there.
     """
-    columns = {name: name for name in RECORD_NAMES if name in {*names, *IDENTITIES}}
+    columns = {name: name for name in NAMES if name in {*names, *IDENTITIES}}
     for ours in {*SYNONYMS.values()} - {*columns}:
         theirs = [name for name in names if SYNONYMS.get(name) == ours]
         if len(theirs) == 1:
@@ -182,8 +185,8 @@ def check_columns(given: Any) -> GivenColumns:
         listed = [*names] if isinstance(names, Sequence) else []
         theirs = [names] if isinstance(names, str) else listed
         ours = SYNONYMS.get(ours) or ours
-        if ours not in RECORD_NAMES:
-            raise InputError(f"columns {shown(ours)}: {nearest(str(ours), RECORD_NAMES)}")
+        if ours not in NAMES:
+            raise InputError(f"columns {shown(ours)}: {nearest(str(ours), NAMES)}")
         if not theirs or not all(one and isinstance(one, str) for one in theirs):
             raise InputError(f"columns {shown(ours)}: give a column: prompt_id=example_id")
         if len(theirs) > 1 and ours != "reward":

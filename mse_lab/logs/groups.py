@@ -230,6 +230,17 @@ class _ById(NamedTuple):
                 "(cat a.jsonl b.jsonl > c.jsonl)"
             )
 
+    def refuse_numbers(self) -> None:
+        """Refuse a group id that numbers completions: no two of a prompt share one."""
+        keys = [key for key in ("prompt", "step") if key in self.table]
+        if _largest_mode(self.size_K) == 1 and keys and self.table.duplicated(keys).any():
+            column = self.log.source.form.columns["group"]
+            raise InputError(
+                f"{column} is another one in every completion, so it identifies no group: "
+                f"name what does, --columns group=..., or group={self._text} for those of "
+                "a prompt and step"
+            )
+
     def refuse_other_ids(self) -> None:
         """Refuse an id that is not used, and tells apart some of a group's completions.
 
@@ -307,7 +318,9 @@ def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     by_id.refuse_two_files()
     if group_size is not None:
         return by_id.cut(group_size)
-    if "group" not in named:
+    if "group" in named:
+        by_id.refuse_numbers()
+    else:
         by_id.refuse_other_ids()
         by_id.refuse_blocks()
         if "prompt_id" in named:

@@ -291,7 +291,7 @@ def _describe(out: Path, read: _Read, root: Path) -> str:
             what = "as the user's turn of a chat (plan shows all of it)"
         reward, text = load_reward(probe.reward, chat=probe.prompts.chat), prompts[0].text
         lines = [
-            f"{len(read.prompts):,} prompts: problems in {fields.problem}, answers in "
+            f"prompts: {len(read.prompts):,}, problems in {fields.problem}, answers in "
             f"{fields.answer}, reward {read.reward}",
             *describe_first(prompts, reward, text, what, chat=probe.prompts.chat),
         ]

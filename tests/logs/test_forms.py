@@ -206,6 +206,8 @@ REFUSED = {
         lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
             "goes with two prompts",
     ),
+    "a number of each completion": (lines("reward", "prompt", "group=text"), "",
+        "identifies no group"),
     "no prompt": (lines("reward", "problem=id", "text"), "",
         "which of the columns reward, problem, text identifies"),
     "no reward": (lines("prompt", "text"), "",
