@@ -237,7 +237,7 @@ def plan_memory(
     budget = budget_bytes(wanted, policy.devices)
     most = probe.model.batch or max(probe.pool.reference, probe.pool.replicate)
     group, products = scored or probe.largest_group, scored is not None
-    missing = missing_rule(policy, group)
+    missing = missing_rule(policy)
     memory = Memory(budget, footprint, group, most, products=products, missing=missing)
     if wanted is not None and not memory.fits:
         fixed = footprint.weights + 3 * footprint.gradient

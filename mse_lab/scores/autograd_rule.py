@@ -1,11 +1,8 @@
-"""A module that has no rule is run once more and differentiated as it is.
+"""A module of no known kind is run once more, and its products and lookups are observed.
 
 If it only multiplies with its own parameters or looks rows of them up, as routers, scaled
-embeddings and patched linear layers do, one run of all completions gives factors
-(`together`). Otherwise it is run and differentiated for each completion by itself
-(`alone`), which is slower and takes the memory of its parameters for every completion. In
-both cases the results must be those of the first run; if they are not, the module's rows
-are not the completions'.
+embeddings and patched linear layers do, that run of all completions gives factors. Its
+results must be those of the first run.
 """
 
 from collections.abc import Iterable
@@ -15,18 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mse_lab.formatting import byte_size
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
-from mse_lab.scores.module_hooks import (
-    Call,
-    NoExactScore,
-    changes,
-    is_out_of_memory,
-    tensors_in,
-)
-
-# Gradients of single completions in a module's own parameters, held at once.
-GRADIENT_BYTES = 2**30
+from mse_lab.scores.module_hooks import Call, NoExactScore, changes, tensors_in
 
 _CASTS = {"to", "type", "type_as", "float", "double", "half", "bfloat16"}
 
@@ -133,11 +120,6 @@ def agree(found: Tensor, expected: Tensor) -> bool:
     )
 
 
-def _check_same(found: Iterable[Tensor], expected: Iterable[Tensor]) -> None:
-    if not all(agree(*pair) for pair in zip(found, expected, strict=True)):
-        raise NoExactScore("run again it gives something else")
-
-
 def _check_parts(call: Call, gradients: list[Tensor]) -> None:
     for result, gradient in zip(call.results, gradients, strict=True):
         if not call.common and not call.batch.has_parts(result) and gradient.any():
@@ -160,7 +142,7 @@ def _pull_back(
     )
 
 
-def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
+def run_again(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     """Find the factors of a call's parameters by one run of all completions.
 
     NoExactScore: a parameter is used otherwise, or something else comes out.
@@ -172,46 +154,10 @@ def together(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
         results = call.run(values)
     if not uses.once_each(call.names):
         raise NoExactScore("its parameters are not multiplied with or looked up once each")
-    _check_same(results, call.results)
+    if not all(agree(*pair) for pair in zip(results, call.results, strict=True)):
+        raise NoExactScore("run again it gives something else")
     pulled = _pull_back(results, gradients, [use.result for use in uses.entries])
     found: dict[str, Factor] = {}
     for use, d in zip(uses.entries, pulled, strict=True):
         found |= use.factors(call, d, values[use.name].dtype)
     return found
-
-
-def too_large_for(rows: int, parameters: Iterable[Tensor]) -> str:
-    """Say that so many completions' gradients are too large; nothing if they are not."""
-    total = rows * sum(parameter.nbytes for parameter in parameters)
-    if total <= GRADIENT_BYTES:
-        return ""
-    return f"{byte_size(total)} of completions' gradients, unfactored"
-
-
-def alone(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
-    """Find the gradients of a call's parameters by a run for each completion.
-
-    NoExactScore: what comes out is not what came out before, or it does not fit.
-    """
-    _check_parts(call, gradients)
-    values = {local: value.requires_grad_() for local, value in call.values().items()}
-    if reason := too_large_for(call.batch.rows, values.values()):
-        raise NoExactScore(reason)
-    rows = []
-    for index in range(call.batch.rows):
-        try:
-            results = call.run(values, index)
-        except (RuntimeError, ValueError, IndexError) as error:
-            if is_out_of_memory(error):
-                raise
-            # The module's own: it cannot be run on a part of what it was given.
-            reason = str(error).strip().splitlines()[0]
-            raise NoExactScore(f"run for one it fails: {reason}") from None
-        expected, pulled = (
-            [call.batch.part(tensor, index) for tensor in tensors]
-            for tensors in (call.results, gradients)
-        )
-        _check_same(results, expected)
-        rows.append(_pull_back(results, pulled, list(values.values())))
-    stacked = (torch.stack(column) for column in zip(*rows, strict=True))
-    return {local: Dense(each) for local, each in zip(values, stacked, strict=True)}

@@ -1,8 +1,8 @@
 """Rules: a module's call and the gradients of its results -> its parameters' factors.
 
 Common modules have a closed form, by exact type; norms and others are affine in each entry
-of their parameters. Any module that is neither, nor fused experts, is run once more and
-differentiated (`autograd_rule.py`). The first of `RULES` that fits a module is the module's
+of their parameters. A module that is neither, nor fused experts, is run once more
+(`autograd_rule.py`). The first of `RULES` that fits a module is the module's
 (`scoring_plan.py`); a new kind of layer needs an entry in `_CLOSED`, or a rule of its own.
 
 Fused experts are the layers that transformers marks so. For a token with hidden state h and
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from mse_lab.scores.autograd_rule import agree, alone, together
+from mse_lab.scores.autograd_rule import agree, run_again
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RoutedProducts, RowSums
 from mse_lab.scores.module_hooks import Call
 
@@ -260,6 +260,5 @@ RULES = (
     Rule("closed form", _closed_form, _is_as_written),
     Rule("affine in each entry", _affine, _is_affine),
     Rule("fused experts", experts_factors, are_fused_experts),
-    Rule("run again together", together, keeps_results=True),
-    Rule("run again one by one", alone, keeps_results=True),
+    Rule("run again", run_again, keeps_results=True),
 )

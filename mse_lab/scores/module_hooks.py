@@ -82,20 +82,9 @@ class PassLayout(NamedTuple):
         """Whether each completion has its part of a tensor, which is not common to all."""
         return _lead(tensor) in (self.rows, self.rows * self.tokens)
 
-    def part(self, tensor: Tensor, index: int) -> Tensor:
-        """Cut out a completion's part; what is common to all stays whole."""
-        if not self.has_parts(tensor) or not tensor.dim():
-            return tensor
-        size = len(tensor) // self.rows
-        return tensor[index * size : (index + 1) * size]
-
 
 class NoExactScore(Exception):
-    """A rule cannot compute a call's scores."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A rule cannot compute a call's scores; says why."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -161,18 +150,11 @@ class Call:
         """Give the parameters' values, by their names inside the module."""
         return {local: self.module.get_parameter(local).detach() for local in self.names}
 
-    def run(self, values: dict[str, Tensor], index: int | None = None) -> list[Tensor]:
-        """Run the module once more with these values of parameters.
-
-        For one completion, by its index, or for all of them at once.
-        """
-        args, kwargs = self.args, self.kwargs
-        if index is not None and not self.common:
-            cut = partial(self.batch.part, index=index)
-            args, kwargs = map_tensors(cut, (args, kwargs))
+    def run(self, values: dict[str, Tensor]) -> list[Tensor]:
+        """Run the module once more with these values of parameters."""
         with torch.enable_grad():
             output = torch.func.functional_call(
-                self.module, values, args, kwargs, tie_weights=False
+                self.module, values, self.args, self.kwargs, tie_weights=False
             )
         return results_in(output)
 

@@ -147,7 +147,7 @@ class Recorder(ModuleHooks):
         try:
             found = self._plan[call.owner].rule.factors(call, gradients)
         except NoExactScore as no:
-            raise self._refuse(call, no.reason) from None
+            raise self._refuse(call, str(no)) from None
         for local, name in call.names.items():
             self.take_factor(name, found[local])
 

@@ -60,9 +60,9 @@ class Scores:
     log_probs_N: Floats  # log pi(Y_i | x), recomputed from the whole sequence.
 
 
-def is_alone(policy: Policy, how: Scoring) -> bool:
-    """Whether each completion has a pass of its own."""
-    return how.alone or missing_rule(policy, how.block) is not None
+def fastest(policy: Policy, count: int) -> Scoring:
+    """Give the way that takes the most memory, which is by rules where there are."""
+    return Scoring(count, alone=missing_rule(policy) is not None)
 
 
 def _score_together(
@@ -74,7 +74,7 @@ def _score_together(
     how: Scoring,
     weighted: Sequence[Weighted],
 ) -> Scores:
-    if is_alone(policy, how):
+    if how.alone:
         count = len(completions)
         alone = PlainBackward(policy, count, reference, weighted, how.sketched)
         passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)
@@ -119,7 +119,7 @@ def score_block(
     completion changes nothing; `how` says what is kept in memory, everything if None;
     `weighted` sums of the scores come out of the same pass.
     """
-    how = how or Scoring(len(completions))
+    how = how or fastest(policy, len(completions))
     distinct, place_N = completions.distinct()
     # Completions that are equal add their weights up. Of equal rewards all are zero, and so
     # is the sum that the keeper starts with.
@@ -199,10 +199,10 @@ def score_difference(
     """
     order = np.argsort(completions.lengths_N, kind="stable")
     index, one = int(order[0]), completions[order[:1]]
-    how = how or Scoring(len(completions))
+    how = how or fastest(policy, len(completions))
     # What a rule's pass keeps is no matter to the pass of one completion.
     beside, plain = completions[order[[0, -1]]], Scoring(1)
-    compared = (beside, how) if is_alone(policy, how) else (one, plain)
+    compared = (beside, how) if how.alone else (one, plain)
     alone = _by_autograd(policy, prompt, *compared, reference)
     padding = int(completions.lengths_N.max() - one.lengths_N[0]) + EXTRA_PADDING
     padded = score_block(policy, prompt, one, reference, padding, how)

@@ -1,15 +1,14 @@
-"""The scoring plan: which module answers for which parameters, and by which rule.
+"""The scoring plan: by which rule each module's parameters are scored.
 
 It is made once for a policy, in a calibration pass: a few tokens run forward and backward
 like a block of completions. Each module that owns parameters takes the first of `RULES`
-that fits; where none does (its rows are not the completions', or it is not called) the
-module around it answers, in all layers alike. What no module can answer for has no rule,
-and then completions are differentiated one by one (`plain_backward.py`).
+that fits. Where none does (its rows are not the completions', it is not called, or it does
+more than multiply and look up) completions are differentiated one by one
+(`plain_backward.py`).
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,7 +18,6 @@ from torch import Tensor, nn
 
 from mse_lab.errors import InputError, in_short
 from mse_lab.policy.policy import Policy
-from mse_lab.scores.autograd_rule import too_large_for
 from mse_lab.scores.layer_rules import RULES, Rule
 from mse_lab.scores.module_hooks import Call, ModuleHooks, NoExactScore, is_out_of_memory
 from mse_lab.scores.reference import gradient_hooks
@@ -29,14 +27,9 @@ from mse_lab.scores.reference import gradient_hooks
 # row get log-probabilities.
 TRIAL_ROWS, TRIAL_TOKENS, SCORED_TOKENS = 3, 13, 3
 
-_UNCALLED = "it is not called"
-
-# Module -> the parameters it answers for: name inside it -> name.
-Owned = dict[str, dict[str, str]]
-
 
 class Answer(NamedTuple):
-    """What a module answers for (name inside it -> name), and by which rule."""
+    """Which parameters a module owns (name inside it -> name), and their rule."""
 
     names: dict[str, str]
     rule: Rule
@@ -86,33 +79,21 @@ def _calibrate(policy: Policy) -> None:
         policy.log_probabilities(output.logits)[..., 0].sum().backward()
 
 
-class _Survey(ModuleHooks):
-    """A plain pass: the parameters that autograd reaches, and modules in doubt."""
-
-    def __init__(self, policy: Policy, modules: Iterable[str]) -> None:
-        super().__init__(policy.model, TRIAL_ROWS, shared=0)
-        self.reached: set[str] = set()
-        self.doubts = dict.fromkeys(modules, _UNCALLED)
-        gradients = gradient_hooks(policy, lambda name, _: self.reached.add(name))
-        with gradients, self.hooked({name: {} for name in modules}):
-            _calibrate(policy)
-
-    def take_call(self, call: Call) -> bool:
-        """Check whose rows are whose; await no gradients."""
-        if not call.attributed:
-            self.doubts[call.owner] = "its batch is not the completions'"
-        elif self.doubts.get(call.owner) == _UNCALLED:
-            del self.doubts[call.owner]
-        return False
+def _reached(policy: Policy) -> set[str]:
+    """Name the parameters that autograd reaches in a plain calibration pass."""
+    reached: set[str] = set()
+    with gradient_hooks(policy, lambda name, _: reached.add(name)):
+        _calibrate(policy)
+    return reached
 
 
 class _Trial(ModuleHooks):
-    """A pass like a block's: each module's rule, by its index in `RULES`, or a doubt."""
+    """A pass like a block's, which finds each module's rule, by its index in `RULES`."""
 
-    def __init__(self, policy: Policy, owned: Owned) -> None:
+    def __init__(self, policy: Policy, owned: Mapping[str, dict[str, str]]) -> None:
         super().__init__(policy.model, TRIAL_ROWS, shared=0)
         self.rules: dict[str, int] = {}
-        self.doubts: dict[str, str] = {}
+        self._policy = policy
         self._unanswered: Counter[str] = Counter()
         try:
             with self.hooked(owned):
@@ -120,14 +101,23 @@ class _Trial(ModuleHooks):
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
-            # The survey's pass did not fail: the model bears no hooks on its results.
-            name = next(iter(next(iter(owned.values())).values()))
-            raise no_rule(policy, name, f"watched it fails: {in_short(error)}") from None
-        for owner in +self._unanswered:
-            self.doubts.setdefault(owner, "no gradient reaches its result")
+            # The plain pass did not fail: the model bears no hooks on its results.
+            name, reason = type(policy.model).__name__, in_short(error)
+            raise NoRule(f"{name} has no rule: watched it fails: {reason}") from None
+        for owner, names in owned.items():
+            if owner not in self._unanswered:
+                raise no_rule(policy, next(iter(names.values())), "it is not called")
+            if self._unanswered[owner]:
+                reason = "no gradient reaches its result"
+                raise no_rule(policy, next(iter(names.values())), reason)
+
+    def _refuse(self, call: Call, reason: str) -> "NoRule":
+        return no_rule(self._policy, next(iter(call.names.values())), reason)
 
     def take_call(self, call: Call) -> bool:
-        """Await the gradient of its results."""
+        """Check whose rows are whose, and await the gradient of its results."""
+        if not call.attributed:
+            raise self._refuse(call, "its batch is not the completions'")
         self._unanswered[call.owner] += 1
         return True
 
@@ -135,10 +125,9 @@ class _Trial(ModuleHooks):
         """Take the first rule that fits; for several calls, one that fits them all."""
         self._unanswered[call.owner] -= 1
         if call.changed:
-            self.doubts[call.owner] = "its input is changed after the call"
-        if call.owner not in self.doubts:
-            first = self.rules.get(call.owner, 0)
-            self.rules[call.owner] = max(first, self._find_rule(call, gradients))
+            raise self._refuse(call, "its input is changed after the call")
+        first = self.rules.get(call.owner, 0)
+        self.rules[call.owner] = max(first, self._find_rule(call, gradients))
 
     def _find_rule(self, call: Call, gradients: list[Tensor]) -> int:
         for index, rule in enumerate(RULES):
@@ -148,62 +137,18 @@ class _Trial(ModuleHooks):
                 rule.factors(call, gradients)
                 return index
             except NoExactScore as no:
-                reason = no.reason
-        self.doubts[call.owner] = reason
-        return len(RULES)
-
-
-def _hand_up(policy: Policy, owned: Owned, doubts: dict[str, str]) -> Owned:
-    """Let surrounding modules answer for those in doubt, and for their like."""
-    patterns = {_kind(owner): reason for owner, reason in doubts.items()}
-    found: Owned = {}
-    for owner, names in owned.items():
-        reason = patterns.get(_kind(owner))
-        parent, _, last = owner.rpartition(".")
-        if reason is None:
-            found.setdefault(owner, {}).update(names)
-        elif not parent:
-            raise no_rule(policy, next(iter(names.values())), reason)
-        else:
-            inside = {f"{last}.{local}": name for local, name in names.items()}
-            found.setdefault(parent, {}).update(inside)
-    return found
+                reason = str(no)
+        raise self._refuse(call, reason)
 
 
 def _make_plan(policy: Policy) -> ScoringPlan:
-    modules = dict(policy.model.named_modules())
-    owned = {
-        name: names
-        for name in modules
-        if (names := direct_parameters(policy, modules[name]))
-    }
-    survey = _Survey(policy, modules)
-    while True:
-        used = {
-            name: names
-            for name, names in owned.items()
-            if survey.reached & {*names.values()}
-        }
-        doubts = {name: survey.doubts[name] for name in used if name in survey.doubts}
-        if not doubts:
-            trial = _Trial(policy, used)
-            if not (doubts := trial.doubts):
-                break
-        owned = _hand_up(policy, owned, doubts)
-    return {
-        name: Answer(owned[name], RULES[rule])
-        for name in modules
-        if (rule := trial.rules.get(name)) is not None
-    }
-
-
-def _kind(name: str) -> str:
-    """Give a pattern for a name and its like in other layers.
-
-    >>> _kind("layers.10.mlp")
-    'layers[.][0-9]+[.]mlp'
-    """
-    return re.sub(r"\d+", "[0-9]+", name.replace(".", "[.]"))
+    reached, owned = _reached(policy), {}
+    for owner, module in policy.model.named_modules():
+        names = direct_parameters(policy, module)
+        if reached & {*names.values()}:
+            owned[owner] = names
+    rules = _Trial(policy, owned).rules
+    return {owner: Answer(names, RULES[rules[owner]]) for owner, names in owned.items()}
 
 
 class NoRule(InputError):
@@ -217,14 +162,10 @@ def no_rule(policy: Policy, name: str, reason: str) -> NoRule:
     return NoRule(f"{module_name} ({type(module).__name__}) has no rule: {reason}")
 
 
-def missing_rule(policy: Policy, block: int) -> str | None:
-    """Say what has no rule for a block of so many completions; None if all has."""
+def missing_rule(policy: Policy) -> str | None:
+    """Say what has no rule; None if all has."""
     try:
-        for answer in find_plan(policy).values():
-            names = [*answer.names.values()]
-            values = [policy.parameters[name] for name in names]
-            if answer.rule is RULES[-1] and (reason := too_large_for(block, values)):
-                raise no_rule(policy, names[0], reason)
+        find_plan(policy)
     except NoRule as no:
         return str(no)
     return None

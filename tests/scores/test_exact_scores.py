@@ -29,6 +29,7 @@ from mse_lab.scores.module_hooks import PassLayout
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block, score_difference
+from mse_lab.scores.scoring_plan import missing_rule
 from mse_lab.scores.sketches import Sketch, Whole
 from plain_scores import (
     PROMPT,
@@ -96,6 +97,8 @@ WHOLE_LOGITS = {"opt", "of an adapter"}
 
 def assert_exact(monkeypatch, policy, completions, bound, name="", ways=WAYS):
     truth, found = plain_scores(policy, completions), {}
+    if missing_rule(policy):
+        ways = [way for way in ways if WAYS[way][0].alone] or ["alone"]
     for way in ways:
         how, slice_bytes = WAYS[way]
         if how.sliced and name in WHOLE_LOGITS:

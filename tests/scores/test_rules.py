@@ -24,7 +24,6 @@ from foreign_modules import (
     Tanh,
     linear,
     policy_with,
-    weight,
 )
 from models import random_policy, write_adapter, write_checkpoint
 from mse_lab.errors import InputError
@@ -42,12 +41,12 @@ from mse_lab.scores.module_hooks import (
     tensors_in,
 )
 from mse_lab.scores.score_block import score_block
-from mse_lab.scores.scoring_plan import NoRule, find_plan
+from mse_lab.scores.scoring_plan import find_plan, missing_rule
 from plain_scores import PROMPT, random_reference, some_completions
 
 SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2]])
 CLOSED, NORM = "closed form", "affine in each entry"
-TOGETHER, ALONE = "run again together", "run again one by one"
+AGAIN = "run again"
 
 
 def rows_of(policy):
@@ -77,7 +76,6 @@ def qwen2(first_mlp):
     return [*lines, ("model.norm", "weight", NORM), ("lm_head", "weight", CLOSED)]
 
 
-EXPERTS = " ".join(f"experts.{n}.{one}" for n in range(4) for one in ("weight", "bias"))
 PLANS = {
     "qwen2": (lambda: random_policy(tied=False), mlp("model.layers.0")),
     "qwen2, tied": (lambda: random_policy(tied=True), mlp("model.layers.0")),
@@ -90,12 +88,7 @@ PLANS = {
             ("linear", linear, [("", "weight bias", CLOSED)]),
             ("result changed in place", AddsInPlace, [(".inner", "weight bias", CLOSED)]),
             ("product changed in place", AddsToProduct, [(".inner", "weight", CLOSED)]),
-            ("used without a call", Bypass, [("", "inner.weight inner.bias", ALONE)]),
-            (
-                "experts in a list",
-                Experts,
-                [("", EXPERTS, ALONE), (".router", "weight bias", TOGETHER)],
-            ),
+            ("a router", lambda: Around(Router()), [(".inner", "weight bias", AGAIN)]),
         )
     },
 }
@@ -142,11 +135,9 @@ def watched():
         (MODULES["layer norm"], NORM),
         (linear, CLOSED),
         (watched, CLOSED),
-        (MODULES["linear with a hook"], TOGETHER),
-        (MODULES["linear with another forward"], ALONE),
-        (Scaled, TOGETHER),
-        (Router, TOGETHER),
-        (Tanh, ALONE),
+        (MODULES["linear with a hook"], AGAIN),
+        (Scaled, AGAIN),
+        (Router, AGAIN),
     ],
 )
 def test_the_cheapest_rule_is_taken(module, rule):
@@ -159,17 +150,17 @@ def test_the_cheapest_rule_is_taken(module, rule):
 
 def test_fused_experts_have_a_rule_unless_they_give_something_else():
     policy = random_policy("qwen3_moe")
-    gate = ("model.layers.0.mlp.gate", "weight", TOGETHER)
+    gate = ("model.layers.0.mlp.gate", "weight", AGAIN)
     fused = ("model.layers.0.mlp.experts", "gate_up_proj down_proj", "fused experts")
     assert [row for row in rows_of(policy) if ".0.mlp" in row[0]] == [fused, gate]
     changed = random_policy("qwen3_moe")
     experts = changed.model.model.layers[0].mlp.experts
     honest = experts.forward
     experts.forward = lambda *args: honest(*args) * 1.5
-    assert (*fused[:2], ALONE) in rows_of(changed)
+    assert "not multiplied with or looked up once each" in missing_rule(changed)
 
 
-@pytest.mark.parametrize("module", [linear, Bypass, Experts])
+@pytest.mark.parametrize("module", [linear, lambda: Around(Router())])
 def test_scoring_takes_one_forward_and_one_backward_pass(module):
     """Once the plan is made, and kept: whatever stands in a layer's place."""
     policy, passes = policy_with(module), []
@@ -196,7 +187,8 @@ def test_a_policy_with_other_parameters_has_another_plan():
 
 def test_factors_are_small(monkeypatch):
     """Not a gradient for each completion, as the parameters would be."""
-    policy, seen, plain = policy_with(Experts), {}, recorder.Recorder.take_factor
+    policy, seen = policy_with(lambda: Around(Router())), {}
+    plain = recorder.Recorder.take_factor
 
     def take_factor(self, name, factor):
         seen[name] = type(factor)
@@ -204,23 +196,10 @@ def test_factors_are_small(monkeypatch):
 
     monkeypatch.setattr(recorder.Recorder, "take_factor", take_factor)
     score_block(policy, PROMPT, SOME, random_reference(policy))
-    router = "model.layers.0.mlp.router"
+    router = "model.layers.0.mlp.inner"
     assert seen[f"{router}.weight"] is OuterProducts
     assert seen[f"{router}.bias"] is Dense
     assert seen["model.embed_tokens.weight"] is RowSums
-
-
-class FailsAlone(nn.Module):
-    """Fails when it is run for one completion, for this reason."""
-
-    def __init__(self, error):
-        super().__init__()
-        self.gain, self.error = weight(H), error
-
-    def forward(self, x):
-        if len(x) == 1:
-            raise self.error
-        return torch.tanh(self.gain * x)
 
 
 class Sometimes(nn.Module):
@@ -238,34 +217,42 @@ def scored(policy):
     score_block(policy, PROMPT * 3, SOME, random_reference(policy))
 
 
-# What is raised for a module: memory as it is, so that a run can take smaller passes.
-REFUSALS = {
-    "memory of a device": (
-        lambda: FailsAlone(torch.OutOfMemoryError("CUDA out of memory.")),
-        scored, torch.OutOfMemoryError, "CUDA out of memory",
+class Counts(nn.Linear):
+    """Gives something else at every call."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x) * self.calls
+
+
+NO_RULE = {
+    "a state": (
+        lambda: Counts(H, H, dtype=torch.float64), "run again it gives something else",
     ),
-    "memory of the host": (
-        lambda: FailsAlone(RuntimeError("DefaultCPUAllocator: can't allocate memory")),
-        scored, RuntimeError, "can't allocate memory",
+    "used without a call": (Bypass, "it is not called"),
+    "experts in a list": (Experts, "Qwen2ForCausalLM has no rule: watched it fails: shape"),
+    "another forward": (
+        MODULES["linear with another forward"],
+        "its parameters are not multiplied with or looked up once each",
     ),
-    "fails alone": (
-        lambda: FailsAlone(ValueError("odd batch")),
-        find_plan, NoRule, "has no rule: run for one it fails: odd batch",
-    ),
-    "not met before": (
-        Sometimes, scored, InputError, "the calibration pass did not use it",
-    ),
-    # Autograd's own error, as where the parameters are trained.
-    "input changed": (InPlace, scored, RuntimeError, "modified by an inplace operation"),
+    "neither product nor lookup": (Tanh, "not multiplied with or looked up once each"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSALS)
-def test_what_is_refused(name):
-    module, act, error, words = REFUSALS[name]
-    policy = policy_with(module)
-    with pytest.raises(error, match=words):
-        act(policy)
+@pytest.mark.parametrize("name", NO_RULE)
+def test_what_has_no_rule_says_why(name):
+    module, reason = NO_RULE[name]
+    assert reason in missing_rule(policy_with(module))
+
+
+def test_what_is_not_met_in_the_calibration_is_refused():
+    """And autograd's own error is, as where the parameters are trained."""
+    with pytest.raises(InputError, match="the calibration pass did not use it"):
+        scored(policy_with(Sometimes))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        scored(policy_with(InPlace))
 
 
 def test_agreement_is_of_shape_and_size():
@@ -326,11 +313,9 @@ def call_of(x):
     return Call("", module, own, (x,), {}, [module(x)], BATCH)
 
 
-def test_a_call_knows_whose_rows_are_whose_and_is_run_again_for_one():
+def test_a_call_knows_whose_rows_are_whose():
     call = call_of(torch.randn(12, 5))
     assert (call.attributed, call.common) == (True, False)
-    [found] = call.run(call.values(), 2)
-    torch.testing.assert_close(found.detach(), call.results[0][8:12])
     assert call_of(torch.randn(1, 4, 5)).common
     assert not call_of(torch.randn(7, 5)).attributed
     x = torch.randn(3, 4, 5)
