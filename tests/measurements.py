@@ -49,7 +49,7 @@ def make_measurement(rng=None, **changes):
         ),
         checks=PromptChecks(
             law_gap=1e-7,
-            alternative_ratios_R=np.zeros(0),
+            rare_ratios_X=np.zeros(0),
             invariance=np.nan,
             log_ratios_N=np.zeros(0),
             divergences_N=np.zeros(0),

@@ -163,24 +163,6 @@ def sequence_log_probs(
     return _sum_log_probs(policy, logits, tokens, completions)
 
 
-@torch.no_grad()
-def token_log_probs(
-    policy: Policy, prompt: list[int], completions: Completions, most: int | None = None
-) -> Tensor:
-    """Compute log pi of each token, (N, T), of at most `most` completions at a time.
-
-    T is the longest completion's length.
-    """
-    prefix, tokens_NT = SharedPrefix(policy, prompt), padded_tokens(policy, completions)
-
-    def each(part_NT: Tensor) -> Tensor:
-        logits = completion_logits(policy, prefix, part_NT)
-        return _token_log_probs(policy.scaled(logits), part_NT.to(logits.device))
-
-    parts = tokens_NT.split(most or len(tokens_NT))
-    return torch.cat([each(part) for part in parts])
-
-
 def completion_log_probs(
     policy: Policy, prefix: SharedPrefix, completions: Completions
 ) -> Tensor:

@@ -4,8 +4,8 @@
   with, against the one recomputed by the passes that are differentiated.
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
   differentiated.
-- `completions are the policy's`: no other law is likelier than the policy to have drawn
-  the completions, where they come from elsewhere (`policy/alternative_samplers.py`).
+- `completions are the policy's`: rare tokens are as frequent in completions from elsewhere
+  as the policy draws them (`policy/rare_tokens.py`).
 - `one pass equals autograd`: the gradient of the first prompt that an advice gets along
   with the inner products, against a pass of plain autograd.
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
@@ -43,7 +43,7 @@ FALSE_ALARM = 1e-6
 
 DRAWN_LAW = "drawn law equals differentiated law"
 MEAN_SCORE = "mean score zero"
-ALTERNATIVE_SAMPLERS = "completions are the policy's"
+RARE_TOKENS = "completions are the policy's"
 INVARIANCE = "batch invariance"
 ONE_PASS = "one pass equals autograd"
 
@@ -53,8 +53,8 @@ MEANINGS = {
         "largest difference between drawn and recomputed log-probability, nats a token"
     ),
     MEAN_SCORE: "standardised ||mean score||^2, off-diagonal",
-    ALTERNATIVE_SAMPLERS: (
-        "log-likelihood ratio, over the policy, of other laws that may have drawn them"
+    RARE_TOKENS: (
+        "log-likelihood ratio, over the policy, of laws with other numbers of rare tokens"
     ),
     INVARIANCE: (
         "largest relative difference of a completion's score alone, padded and batched"
@@ -143,16 +143,16 @@ def check_mean_score(pools: "Pools") -> Check:
     return _check(MEAN_SCORE, figure if varied_PK.any() else None, bound)
 
 
-def check_alternative_samplers(log_ratios_PR: Floats) -> Check:
-    """Test whether other laws are likelier than the policy to have drawn the completions.
+def check_rare_tokens(log_ratios_PX: Floats) -> Check:
+    """Test whether another law of rare tokens is likelier than the policy's.
 
-    Where the policy drew the completions, the mean of the alternative samplers' likelihood
-    ratios over the whole run has the expectation 1. So its logarithm exceeds the bound with
-    probability `FALSE_ALARM` at most (Markov's inequality).
+    Where the policy drew the completions, the mean of the laws' likelihood ratios over the
+    whole run has the expectation 1. So its logarithm exceeds the bound with probability
+    `FALSE_ALARM` at most (Markov's inequality).
     """
-    totals_R = log_ratios_PR.sum(0)
-    figure = float(np.logaddexp.reduce(totals_R) - np.log(len(totals_R)))
-    return _check(ALTERNATIVE_SAMPLERS, figure, float(-np.log(FALSE_ALARM)))
+    totals_X = log_ratios_PX.sum(0)
+    figure = float(np.logaddexp.reduce(totals_X) - np.log(len(totals_X)))
+    return _check(RARE_TOKENS, figure, float(-np.log(FALSE_ALARM)))
 
 
 def check_scores(name: str, difference: float, dtype: str) -> Check:

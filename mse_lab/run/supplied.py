@@ -1,27 +1,31 @@
 """Completions that a file supplies: what they need beyond those that are drawn here.
 
-They are validated before anything is measured, their rewards may be in the file, other
-samplers are put to the test, and an engine that drew them is compared with the policy.
+They are validated before anything is measured, their rewards may be in the file, their rare
+tokens are counted, and an engine that drew them is compared with the policy.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.errors import InputError
 from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch, token_divergences
-from mse_lab.policy.alternative_samplers import describe_mismatch, log_likelihood_ratios
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import Policy
+from mse_lab.policy.rare_tokens import RARE, examine_tokens
 from mse_lab.policy.supplied_completions import POOLS, Supplied
 from mse_lab.probe.schema import Probe
-from mse_lab.results.checks import check_alternative_samplers
+from mse_lab.results.checks import check_rare_tokens
 from mse_lab.run.memory import attempt
 from mse_lab.run.subject import Drawn, SourceFindings, Subject, law_gap
+
+ANOTHER_LAW = (
+    f"the completions are not the policy's: tokens of probability below {RARE:g} are not "
+    "as frequent as it draws them; draw each completion once, after the same prompt "
+    "tokens, at sampling.temperature, with top-p 1, without top-k, min-p or penalties, and "
+    "with sampling.stop as the only stop strings"
+)
 
 
 class FromFile(Drawn):
@@ -54,58 +58,34 @@ class FromFile(Drawn):
     def compare(
         self, subject: Subject, index: int, drawn: Completions, recomputed_N: Floats
     ) -> PromptChecks:
-        """Compare them also with other samplers, and with the engine that drew them."""
+        """Compare them also by their rare tokens, and with the engine that drew them."""
         gap = np.nan
         if "log_probs" in self._supplied.form:
             gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.scored_lengths_N)
-        log_ratios_NT = self._engine_log_ratios(subject, index, drawn)
+        policy_NT, ratios_X = attempt(
+            subject.memory.reference,
+            lambda most: examine_tokens(subject.policy, subject.tokens[index], drawn, most),
+        )
+        log_ratios_NT = np.zeros((0, 0))
+        if "engine_log_probs" in self._supplied.form:
+            log_ratios_NT = policy_NT - self._of_engine(subject, index, policy_NT.shape[1])
+            log_ratios_NT *= drawn.scored_NT(policy_NT.shape[1])
         return PromptChecks(
             law_gap=gap,
-            alternative_ratios_R=self._alternatives(subject, index, drawn, recomputed_N),
+            rare_ratios_X=ratios_X,
             log_ratios_N=log_ratios_NT.sum(1),
             divergences_N=token_divergences(log_ratios_NT).sum(1),
         )
 
-    def _alternatives(
-        self, subject: Subject, index: int, drawn: Completions, recomputed_N: Floats
-    ) -> Floats:
-        """Compare how likely other samplers are to have drawn them."""
-        tokens = subject.tokens[index]
-        ratios_R = log_likelihood_ratios(subject.policy, tokens, drawn, recomputed_N)
-        if not np.isfinite(ratios_R).all():
-            raise InputError(
-                f"prompt {subject.prompts[index].id}: "
-                f"{self._supplied.path.name} has a completion that the model gives no "
-                "probability; check model.path and sampling.temperature"
-            )
-        return ratios_R
-
-    def _engine_log_ratios(
-        self, subject: Subject, index: int, drawn: Completions
-    ) -> Floats:
-        """Compare the policy with the engine that drew each token, log rho_t, (N, T).
-
-        It is 0 for tokens that are not the policy's own; without an engine there are no
-        rows.
-        """
-        positions = drawn.tokens_NT.shape[1]
-        if "engine_log_probs" not in self._supplied.form:
-            return np.zeros((0, positions))
+    def _of_engine(self, subject: Subject, index: int, longest: int) -> Floats:
+        """Read the engine's log-probability of each token, (N, T)."""
         name, read = subject.prompts[index].id, self._supplied.engine_log_probs
-        engine_NT = np.concatenate([read(name, pool, positions) for pool in POOLS])
-        policy_NT = attempt(
-            subject.memory.reference,
-            partial(token_log_probs, subject.policy, subject.tokens[index], drawn),
-        )
-        longest = policy_NT.shape[1]
-        ratios_NT = policy_NT.double().cpu().numpy() - engine_NT[:, :longest]
-        return np.where(drawn.scored_NT(longest), ratios_NT, 0.0)
+        return np.concatenate([read(name, pool, longest) for pool in POOLS])[:, :longest]
 
     def judge(self, prompts: Sequence[PromptMeasurement]) -> SourceFindings:
-        """Test whether other samplers explain them better; say what the file lacks."""
-        log_ratios_PR = np.stack([one.checks.alternative_ratios_R for one in prompts])
-        check = check_alternative_samplers(log_ratios_PR)
-        other = [] if check.ok else [describe_mismatch(log_ratios_PR)]
+        """Test whether the policy may have drawn them; say what the file lacks."""
+        check = check_rare_tokens(np.stack([one.checks.rare_ratios_X for one in prompts]))
+        other = [] if check.ok else [ANOTHER_LAW]
         warnings = [*self._supplied.warnings(), *other]
         return SourceFindings([check], warnings, self._mismatch(prompts))
 

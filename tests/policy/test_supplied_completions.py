@@ -16,11 +16,11 @@ import torch
 import run_mse
 from models import random_policy
 from mse_lab.errors import InputError, shown
+from mse_lab.policy import rare_tokens, supplied_completions
 from mse_lab.policy import sampling as drawing
-from mse_lab.policy import supplied_completions
-from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
+from mse_lab.policy.rare_tokens import examine_tokens
 from mse_lab.policy.supplied_completions import find_completions, lines_of
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
@@ -275,6 +275,7 @@ def test_top_p_is_caught(given, drawn, write, run, monkeypatch):
 
     By default vLLM gives the latter: what it drew looks honest but for its tokens.
     """
+    monkeypatch.setattr(rare_tokens, "RARE", 0.2)  # There are four tokens.
     honest = drawing.next_log_probabilities, drawing.invert
     with monkeypatch.context() as patched:
         if given == "true":
@@ -430,7 +431,7 @@ def fake_vllm(policy, temperature):
         tokens = policy.tokenizer(text).input_ids
         numbers = uniforms(7, text, "replicate", range(wanted.n), wanted.max_tokens)
         drawn = drawing.draw(law, tokens, numbers, text)
-        own = token_log_probs(law, tokens, drawn).tolist()
+        own = examine_tokens(law, tokens, drawn)[0].tolist()
         for row, log_probs in zip(map(tuple, drawn.unpadded), own, strict=True):
             pairs = zip(map(int, row), log_probs, strict=False)
             at = [{token: SimpleNamespace(logprob=value)} for token, value in pairs]
@@ -443,6 +444,7 @@ def fake_vllm(policy, temperature):
 def test_what_vllm_draws_is_read(temperature, write_probe, tmp_path, run, monkeypatch):
     path, out = write_probe(), tmp_path / "drawn.jsonl"
     policy = load_policy(load_probe(path), tmp_path)
+    monkeypatch.setattr(rare_tokens, "RARE", 0.2)
     monkeypatch.setitem(sys.modules, "vllm", fake_vllm(policy, temperature))
     monkeypatch.chdir(tmp_path)
     runpy.run_module("probes.making.vllm_completions")["main"](str(path), str(out))

@@ -15,9 +15,9 @@ from mse_lab.policy.sampling import draw
 from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import (
     FALSE_ALARM,
-    check_alternative_samplers,
     check_drawn_law,
     check_mean_score,
+    check_rare_tokens,
     none_failed,
     summary,
 )
@@ -236,12 +236,12 @@ def test_mean_score_is_not_made_where_each_block_holds_one_completion(size):
         assert not warn_of_unmade([replace(check, ok=True)])
 
 
-def test_alternative_samplers_add_up_over_prompts_before_their_mean():
-    """Ratios e^(3 + 12) and e^-4 of two samplers: log mean 15 - log 2 = 14.307 > 13.816."""
-    check = check_alternative_samplers(np.array([[3.0, -2.0], [12.0, -2.0]]))
+def test_laws_of_rare_tokens_add_up_over_prompts_before_their_mean():
+    """Ratios e^(3 + 12) and e^-4 of two laws: log mean 15 - log 2 = 14.307 > 13.816."""
+    check = check_rare_tokens(np.array([[3.0, -2.0], [12.0, -2.0]]))
     np.testing.assert_allclose([check.figure, check.bound], [14.3069, 13.8155], atol=1e-4)
     assert not check.ok
-    assert check_alternative_samplers(np.array([[3.0, -2.0], [11.0, -2.0]])).ok
+    assert check_rare_tokens(np.array([[3.0, -2.0], [11.0, -2.0]])).ok
 
 
 def test_summary_names_what_failed():

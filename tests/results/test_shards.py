@@ -28,7 +28,7 @@ def same(one, other):
     [
         {},
         {"lines": ""},
-        {"alternative_ratios_R": np.ones(3), "retreated": True, "process": 3},
+        {"rare_ratios_X": np.ones(3), "retreated": True, "process": 3},
     ],
     ids=["plain", "no text", "supplied"],
 )

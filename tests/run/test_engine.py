@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import run_mse
-from mse_lab.policy.log_probabilities import token_log_probs
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
+from mse_lab.policy.rare_tokens import examine_tokens
 from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
@@ -22,7 +22,7 @@ def lines_of_an_engine(probe, folder):
     for prompt in load_prompts(probe.prompts, folder):
         [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=positions)
         drawn = draw(policy, tokens, uniforms(1, prompt.id, "x", range(96), positions), "x")
-        log_probs_NT = token_log_probs(policy, tokens, drawn).numpy()
+        log_probs_NT, _ = examine_tokens(policy, tokens, drawn)
         for own, log_probs_T in zip(drawn.unpadded, log_probs_NT, strict=True):
             own_T = log_probs_T[: len(own)].tolist()
             engine_T = [
