@@ -62,51 +62,40 @@ def _find_probe(name: str, run: Path) -> str | None:
         raise
 
 
-def _find_results(name: str, arguments: Namespace) -> tuple[Path, bool]:
-    """Find the folder of a run, and say whether it is a probe's, which can be measured."""
+def _find_results(name: str, arguments: Namespace) -> tuple[Path, str | None]:
+    """Find the folder of a run; and the name of its probe, if there is one to measure."""
     run = find_run(name)
     probe = _find_probe(name, run)
     if probe is not None and arguments.out != RESULTS:
         run = arguments.out / probe
-    return run, probe is not None
+    return run, probe
 
 
 def _stands(run: Path) -> bool:
     return any((run / source).exists() for source in SOURCES)
 
 
-def _anew(arguments: Namespace) -> bool:
-    """Whether to measure what may have been measured before."""
-    return arguments.fresh or bool(arguments.set)
-
-
-def find_standing(arguments: Namespace) -> Path | None:
-    """Find the finished run that is asked about; None where a probe is to be measured."""
-    run, measurable = _find_results(arguments.names[0], arguments)
-    stands = _stands(run) and not _anew(arguments)
-    return run if stands or not measurable else None
-
-
 def execute(arguments: Namespace) -> int:
     """Print and write the advice, measured first if need be."""
     if arguments.checkpoints:
         return in_processes(measure_checkpoints, arguments)
-    if len(arguments.names) > 1:
-        return compare(arguments)
-    run = find_standing(arguments)
-    if run is None:
+    anew, [name, *others] = arguments.fresh or bool(arguments.set), arguments.names
+    if others:
+        return compare(arguments, anew)
+    run, probe = _find_results(name, arguments)
+    if probe is not None and (anew or not _stands(run)):
         return in_processes(measure_until_answered, arguments)
     from mse_lab.report.advice_files import keep_advice, say_advice
 
-    advice = _read(arguments.names[0], run, arguments)
+    advice = _read(run, probe, arguments)
     print(say_advice(advice, as_json=arguments.json))
     if not (run / "advice.json").exists():  # Another question does not replace it.
         keep_advice(run, advice)
     return 0
 
 
-def _read(name: str, run: Path, arguments: Namespace) -> Advice:
-    """Advise from a finished run."""
+def _read(run: Path, probe: str | None, arguments: Namespace) -> Advice:
+    """Advise from a finished run, on the training of its probe as that is now."""
     if arguments.budget:
         raise InputError(
             f"--budget: {run} is measured, and nothing more is drawn; leave it out, or "
@@ -117,19 +106,16 @@ def _read(name: str, run: Path, arguments: Namespace) -> Advice:
     from mse_lab.report.advice_files import advise_run
     from mse_lab.results.finished_run import read_probe
 
-    of_probe = None  # As it is now: it may have changed since the run.
-    if _find_probe(name, run) is not None:
-        [(_, probe)] = load_probes([name], [])
-        of_probe = probe.training
+    of_probe = load_probes([probe], [])[0][1].training if probe is not None else None
     training = read_training_options(arguments, of_probe)
     of_run = read_probe(run) if (run / "config.yaml").is_file() else None
     setting = None if training is None else find_setting(training, of_run)
     return advise_run(run, setting, arguments.regret or TOLERANCE)
 
 
-def compare(arguments: Namespace) -> int:
+def compare(arguments: Namespace, anew: bool) -> int:
     """Print a line for each of several runs, or of what `advise` has measured of them."""
-    if _anew(arguments):
+    if anew:
         raise InputError(
             "--fresh, --set: of several runs there is a line each, as they are; give one, "
             "or none of these"
@@ -138,13 +124,13 @@ def compare(arguments: Namespace) -> int:
 
     advices: dict[str, Advice | str] = {}
     for name in arguments.names:
-        run, _ = _find_results(name, arguments)
-        found = next(filter(_stands, (run, run / ADVICE)), None)
-        if found is None:
+        run, probe = _find_results(name, arguments)
+        standing = next(filter(_stands, (run, run / ADVICE)), None)
+        if standing is None:
             raise InputError(
                 f"{run}: no finished run; measure it with {COMMAND_PREFIX} advise {name}"
             )
-        advices[name] = _read(name, found, arguments)
+        advices[name] = _read(standing, probe, arguments)
     _show_lines(arguments, "run", advices)
     return 0
 

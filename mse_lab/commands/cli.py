@@ -81,18 +81,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def overview() -> str:
     """Name the commands and the probes, a line each."""
     from mse_lab.report.probe_list import list_probes
+    from mse_lab.report.rendering import Part, as_text, screen_width
 
-    width = max(map(len, COMMANDS))
-    commands = [f"  {name:<{width}}  {one.HELP}" for name, one in COMMANDS.items()]
-    return "\n".join(
-        [
-            f"commands; {COMMAND_NAME} COMMAND --help says how each is used:",
-            *commands,
-            "",
-            f"probes, and what stands of them in {RESULTS}/:",
-            list_probes(ROOT, RESULTS),
-        ]
-    )
+    commands = [[name, one.HELP] for name, one in COMMANDS.items()]
+    head = f"commands; {COMMAND_NAME} COMMAND --help says how each is used:"
+    parts = [Part(head, rows=commands), list_probes(ROOT, RESULTS)]
+    return as_text(parts, screen_width())
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -142,11 +142,6 @@ class Parser(argparse.ArgumentParser):
         """Add a probe, or several; `help` says what else it may be."""
         self.add_argument(name, nargs=nargs, metavar="PROBE", help=help)
 
-    def add_probes(self) -> None:
-        """Add the probes to measure, their settings, and the folder of all results."""
-        self.add_probe("probes", "+")
-        self.add_options("--set", "--out")
-
     def add_run(self, name: str, nargs: str | None = None) -> None:
         """Add a finished run, or several."""
         help = "a folder of results, or a probe's name or file"

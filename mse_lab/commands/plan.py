@@ -6,7 +6,7 @@ from argparse import Namespace
 from mse_lab.commands.command_line import Parser, load_probes, prepare_early
 from mse_lab.console import show_status, started_by_torchrun
 from mse_lab.errors import InputError
-from mse_lab.formatting import byte_size, duration, wrap
+from mse_lab.formatting import byte_size, duration
 
 HELP = "what a run will take, and its first prompt as it is sent"
 
@@ -23,6 +23,7 @@ def execute(arguments: Namespace) -> int:
         raise InputError("plan needs one process; start it without torchrun")
     [(name, probe)] = load_probes([arguments.probe], arguments.set)
     spec = prepare_early(name, probe, arguments.out / name, fresh=arguments.fresh)
+    from mse_lab.report.rendering import Part, as_text, screen_width
     from mse_lab.run.plan import plan_probe
 
     plan = plan_probe(spec, fresh=arguments.fresh)
@@ -34,9 +35,11 @@ def execute(arguments: Namespace) -> int:
     if plan is None:
         print(f"{name}: finished, nothing to do: {spec.results.path}")
         return 0
-    lines = [
+    head = (
         f"{name}: {plan.prompts} prompts, {plan.prompts_measured} of them measured and "
-        f"kept for the run; {plan.completions:,} completions to come",
+        f"kept for the run; {plan.completions:,} completions to come"
+    )
+    lines = [
         *plan.first_prompt,
         f"time to come: {duration(plan.seconds)}, or {duration(plan.seconds_high)} if all "
         "are like the slowest; each of N processes on devices of their own takes an N-th",
@@ -44,5 +47,5 @@ def execute(arguments: Namespace) -> int:
         f"{byte_size(plan.budget_bytes)}",
         *(f"warning: {text}" for text in plan.warnings),
     ]
-    print("\n".join(wrap(line, indent=2) for line in lines))
+    print(as_text([Part(head, lines)], screen_width()))
     return 0

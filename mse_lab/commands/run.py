@@ -19,8 +19,8 @@ HELP = "one measurement per probe"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_probes()
-    parser.add_options("--fresh")
+    parser.add_probe("probes", "+")
+    parser.add_options("--set", "--out", "--fresh")
 
 
 def execute(arguments: Namespace) -> int:

@@ -15,6 +15,7 @@ attributes of `Estimator`.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
@@ -25,7 +26,6 @@ from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from mse_lab.arrays import LARGEST, Floats
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.estimators.aliases import hint
 from mse_lab.estimators.baselines import (
     best_constant,
     best_constant_loo,
@@ -132,10 +132,15 @@ _LIST = (
     Estimator("bnpo", bnpo, "arXiv 2506.02864", **_BINARY_PAIR, **_PROMPTS),
 )
 
-ESTIMATORS: dict[str, Estimator] = {estimator.name: estimator for estimator in _LIST}
+# Names that trainers and papers give to estimators which have another name here.
+_ALIASES = {
+    **dict.fromkeys(("rloo", "loo", "leave-one-out"), "grpo"),
+    **dict.fromkeys(("reinforce", "none", "no-baseline"), "vanilla"),
+    "dr-grpo": "centred",
+    "dapo": "{name: grpo-std, length: token-batch}",
+}
 
-# Characters of a name with its parameters, which heads rows and arrays.
-LONGEST_NAME = 200
+ESTIMATORS: dict[str, Estimator] = {estimator.name: estimator for estimator in _LIST}
 
 # What the entry of a user's own may say of it.
 _DECLARATIONS: dict[str, Any] = {
@@ -184,15 +189,9 @@ def _with_parameters(estimator: Estimator, given: Mapping[str, Any]) -> Estimato
         return estimator
     size = values.get(estimator.size_parameter or "")
     described = ", ".join(f"{key}={value}" for key, value in values.items())
-    name = f"{estimator.name}({described})"
-    if len(name) > LONGEST_NAME:
-        raise InputError(
-            f"estimators: {shorten(name)} is a name of more than {LONGEST_NAME} "
-            "characters; give fewer parameters or shorter ones"
-        )
     return replace(
         estimator,
-        name=name,
+        name=f"{estimator.name}({described})",
         weights=partial(estimator.weights, **values),
         smallest_group=size or estimator.smallest_group,
     )
@@ -268,7 +267,10 @@ def _find(entry: EstimatorEntry) -> Estimator:
     elif name in ESTIMATORS:
         estimator = _with_parameters(ESTIMATORS[name], given)
     else:
-        raise InputError(f"estimators: unknown {shorten(name)}; {hint(name, ESTIMATORS)}")
+        plain = re.sub("[^a-z0-9+]+", "-", name.lower())
+        here = f"here it is {_ALIASES[plain]}" if plain in _ALIASES else ""
+        hint = here or nearest(plain, [*ESTIMATORS])
+        raise InputError(f"estimators: unknown {shorten(name)}; {hint}")
     if length is None:
         return estimator
     return _with_length(estimator, **_checked(name, {"length": length}, {"length": Length}))

@@ -25,12 +25,6 @@ from mse_lab.mse.replicates import Key, measure_mean, price_of_baseline
 
 LARGEST_LAW = 1024
 
-POSITIVE_FIGURES = (
-    "mse",
-    "variance",
-    "scale_free_mse",
-)  # Figures that are positive by nature.
-
 
 @dataclass(frozen=True)
 class Curve:
@@ -43,21 +37,17 @@ class Curve:
     errors_PR: Callable[[], Floats]
 
     def statistic(self, part: str = "mse") -> Statistic:
-        """Estimate a part of the decomposition, with the contribution of every group."""
-        value = float(getattr(self.point, part))
-        scale_free = float(self.point.scale_free_growth)
-        growths = {"mse": 1.0, "variance": 1.0, "scale_free_mse": scale_free}
+        """Estimate `mse` or `scale_free_mse`, with the contribution of every group."""
+        value, errors_PR = float(getattr(self.point, part)), self.errors_PR()
+        growth = 1.0 if part == "mse" else float(self.point.scale_free_growth)
+        groups = {self.source.run: growth / len(errors_PR) ** 2 * errors_PR}
         shift_B = np.broadcast_to(getattr(self.noise, part), np.shape(self.noise.mse))
-        groups = {}
-        if growth := growths.get(part, 0.0):
-            errors_PR = self.errors_PR()
-            groups[self.source.run] = growth / len(errors_PR) ** 2 * errors_PR
         shifts, degrees = {self.source.run: shift_B - value}, self.source.noise.degrees
         return Statistic(value, groups, shifts, degrees, self.source.bootstrap)
 
     def interval(self, part: str, level: float) -> Estimate:
-        """Estimate a part of the decomposition with its interval."""
-        return self.statistic(part).interval(level, positive=part in POSITIVE_FIGURES)
+        """Estimate `mse` or `scale_free_mse` with its interval."""
+        return self.statistic(part).interval(level, positive=True)
 
 
 class Point(NamedTuple):

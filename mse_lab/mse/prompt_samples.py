@@ -42,16 +42,12 @@ class PromptSamples:
 
         The products `apart_PP` are zero on the diagonal.
         """
-        count, rows, columns = self.prompts, apart_PP @ right_P, left_P @ apart_PP
-        total = left_P @ rows
-        others = total - left_P * rows - columns * right_P
-        pairs, fewer = count * (count - 1), (count - 1) * (count - 2)
+        rows_P, columns_P = left_P * (apart_PP @ right_P), (left_P @ apart_PP) * right_P
         left_BP, right_BP = self.counts_BP * left_P, self.counts_BP * right_P
         drawn = ((left_BP @ apart_PP) * right_BP).sum(1)
         pairs_B = self.counts_BP.sum(1) ** 2 - (self.counts_BP**2).sum(1)
-        return np.concatenate(
-            [[divide(total, pairs)], divide(others, fewer), divide(drawn, pairs_B)]
-        )
+        whole = self.mean_of_pairs(rows_P, columns_P)
+        return np.concatenate([whole, divide(drawn, pairs_B)])
 
     def mean_of_pairs(self, rows_P: Floats, columns_P: Floats) -> Floats:
         """Average products over pairs x != x' of each sample, by sums over the others x'.

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from mse_lab.console import COMMAND_PREFIX, ending
-from mse_lab.errors import InputError, shorten
-from mse_lab.formatting import WIDTH
+from mse_lab.errors import InputError
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.schema import Probe
+from mse_lab.report.rendering import Part
 from mse_lab.results.folder import ResultsFolder
 
 
@@ -37,13 +37,10 @@ def _standing(name: str, path: Path, results: Path) -> str:
         return f"{trouble}: {ending(error).line}"
 
 
-def list_probes(root: Path, results: Path) -> str:
+def list_probes(root: Path, results: Path) -> Part:
     """Name every probe, and what stands of its results."""
     probes = dict(probe_files(root))
-    if not probes:
-        return f"  none here; write one: {COMMAND_PREFIX} init MODEL PROMPTS"
-    width = max(map(len, probes))
-    return "\n".join(
-        shorten(f"  {name:<{width}}  {_standing(name, path, results)}", WIDTH)
-        for name, path in probes.items()
-    )
+    head = f"probes, and what stands of them in {results}/:"
+    none = f"none here; write one: {COMMAND_PREFIX} init MODEL PROMPTS"
+    rows = [[name, _standing(name, path, results)] for name, path in probes.items()]
+    return Part(head, rows=rows or [[none]])

@@ -220,11 +220,6 @@ def test_an_own_estimator_cannot_change_what_others_see(own):
         assert one.flags.writeable
 
 
-def test_names_are_short(own):
-    with pytest.raises(InputError, match="a name of more than 200 characters"):
-        find_estimator({"name": f"{own}:takes_anything", "a": list(range(100))})
-
-
 def test_integer_weights_of_a_users_own_become_numbers(own):
     found = find_estimator({"name": f"{own}:takes_anything", "a": 1, "b": 2})
     assert found.weights(GROUP).dtype == np.float64

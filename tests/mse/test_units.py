@@ -38,11 +38,13 @@ def squares_and_ratios(design):
     )
     for both in measure_curves(curves, estimators, errors).values():
         ratios.append(disagreement(*both))
-        for part in PARTS:
-            found = ratios if part in ("slope", "cosine") else squares
-            for curve in both:
+        for curve in both:
+            for part in PARTS:
+                found = ratios if part in ("slope", "cosine") else squares
+                found.append(getattr(curve.point, part))
+            for part in ("mse", "scale_free_mse"):
                 statistic = curve.statistic(part)
-                found += [*curve.interval(part, LEVEL), statistic.error]
+                squares += [*curve.interval(part, LEVEL), statistic.error]
                 ratios.append(statistic.degrees)
     known, moments = table_of(pools), curves.moments
     for name in Constants._fields:
