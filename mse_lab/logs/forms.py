@@ -38,8 +38,6 @@ class Form:
     columns: Mapping[str, str]
     weights: Mapping[str, float] = field(default_factory=dict)  # Of reward functions.
     given: frozenset[str] = frozenset()  # The names that the user gave.
-    # The trainer's settings of a step, with `{prompts}`, `{size}` and `{completions}`.
-    batch_keys: str = ""
     note: str = ""  # What its files do not say.
 
     def wanted(self, names: Sequence[str]) -> Collection[str]:
@@ -85,11 +83,7 @@ def _trl(types: Mapping[str, pa.DataType]) -> Form | None:
         if pa.types.is_floating(kind) and name not in columns.values()
     ]
     columns |= {PART + name: name for name in floats}
-    keys = (
-        "generation_batch_size = {completions} = per_device_train_batch_size x processes x "
-        "steps_per_generation, num_generations = {size}"
-    )
-    return Form("TRL", columns, batch_keys=keys)
+    return Form("TRL", columns)
 
 
 def _verl(names: Collection[str]) -> Form | None:
@@ -102,10 +96,9 @@ def _verl(names: Collection[str]) -> Form | None:
     """
     if not {*_VERL.values()} <= {*names}:
         return None
-    keys = "data.train_batch_size = {prompts}, actor_rollout_ref.rollout.n = {size}"
     note = "special tokens are stripped: a completion that was cut does not show"
     columns = _VERL | ({"group": "uid"} if "uid" in names else {})
-    return Form("verl", columns, batch_keys=keys, note=note)
+    return Form("verl", columns, note=note)
 
 
 def _rows(names: Collection[str]) -> Form:

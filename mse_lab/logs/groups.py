@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.arrays import Flags, Floats, Ints
-from mse_lab.errors import InputError, one_line, shorten, shown
+from mse_lab.errors import InputError, shorten, shown
 from mse_lab.logs import trl
 from mse_lab.logs.collect import OTHER
 from mse_lab.logs.find_logs import LeftOut
@@ -330,18 +330,7 @@ def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     return group_N
 
 
-class _Reading(NamedTuple):
-    """How a log is read."""
-
-    table: pd.DataFrame
-    group_N: Ints
-    rewards: tuple[str, ...]  # The reward functions.
-    reward_N: Floats
-    left_out: Sequence[LeftOut] = ()
-    cautions: Sequence[str] = ()
-
-
-def _read_trl(log: Log, group_size: int | None) -> _Reading:
+def _read_trl(log: Log, group_size: int | None) -> RewardGroups:
     """Read TRL's blocks, and which of its columns are rewards."""
     source, form = log.source, log.source.form
     first = next(iter(source.files), None)
@@ -361,10 +350,10 @@ def _read_trl(log: Log, group_size: int | None) -> _Reading:
         size, fits = trl.block_length(table, reward_N, group_size, named=named)
         group_N = np.arange(len(table)) // size
         cautions += [] if fits else [trl.NO_FIT]
-    return _Reading(table, group_N, rewards, reward_N, left_out, cautions)
+    return _scored(log, table, reward_N, group_N, rewards, left_out, cautions)
 
 
-def _read_rows(log: Log, group_size: int | None) -> _Reading:
+def _read_rows(log: Log, group_size: int | None) -> RewardGroups:
     table, form = log.completions, log.source.form
     names = tuple(name.removeprefix(PART) for name in table if name.startswith(PART))
     parts = _parts(table, names)
@@ -375,23 +364,36 @@ def _read_rows(log: Log, group_size: int | None) -> _Reading:
             refuse_total(parts)
             _refuse_sum(parts)
         reward_N = _add_up(parts, form.weights)
-    return _Reading(table, _identify(log, table, group_size), names, reward_N)
+    return _scored(log, table, reward_N, _identify(log, table, group_size), names)
 
 
 def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
     """Put completions into groups, and give each its reward."""
     read = _read_trl if log.source.form.name == "TRL" else _read_rows
-    table, group_N, rewards, reward_N, left_out, cautions = read(log, group_size)
+    return read(log, group_size)
+
+
+def _scored(
+    log: Log,
+    table: pd.DataFrame,
+    reward_N: Floats,
+    group_N: Ints,
+    rewards: tuple[str, ...],
+    left_out: Sequence[LeftOut] = (),
+    cautions: Sequence[str] = (),
+) -> RewardGroups:
+    """Leave out the completions without a reward."""
     scored_N = ~np.isnan(reward_N)
     if not scored_N.any():
         raise InputError(f"{log.source.name}: no completion has a reward; name others")
-    left_out = [*left_out, *_without_reward(table, rewards, scored_N)]
     prompts = log.prompts
     if "prompt" not in table:  # Each group is taken for a prompt.
         table = table.assign(prompt=group_N)
         prompts = [f"group {number}" for number in range(int(group_N.max()) + 1)]
     size_in_use = _largest_mode(np.bincount(group_N))
     if not scored_N.all():
+        without = int((~scored_N).sum())
+        left_out = [*left_out, LeftOut(without, "completions have no reward: left out")]
         table, reward_N = table[scored_N], reward_N[scored_N]
         group_N = np.unique(group_N[scored_N], return_inverse=True)[1]
     return RewardGroups(
@@ -404,23 +406,6 @@ def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
         left_out=tuple(left_out),
         cautions=tuple(cautions),
     )
-
-
-def _without_reward(
-    table: pd.DataFrame, rewards: Sequence[str], scored_N: Flags
-) -> list[LeftOut]:
-    unscored = int((~scored_N).sum())
-    others = [name for name in table if name.startswith(PART)]
-    others = [name for name in others if name.removeprefix(PART) not in rewards]
-    found = [
-        LeftOut(unscored, "completions have no reward: left out"),
-        LeftOut(
-            len(others),
-            "column(s) of numbers that are no rewards",
-            where=one_line(", ".join(name.removeprefix(PART) for name in others)),
-        ),
-    ]
-    return [one for one in found if one.count]
 
 
 def _parts(table: pd.DataFrame, names: Sequence[str]) -> dict[str, Floats]:

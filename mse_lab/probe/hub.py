@@ -81,14 +81,14 @@ class Repository:
         return ""
 
     def _refusal(self, error: Exception, file: str) -> InputError:
+        folder = "" if self.kind == "model" else f"{self.kind}s/"
+        at = f" at revision {self.revision}" if self.revision else ""
         absent = errors.RepositoryNotFoundError, errors.RevisionNotFoundError
         if not isinstance(error, (*absent, errors.EntryNotFoundError)):
             return self.refuse(f"the Hub answers: {in_short(error)}", "try again later")
-        folder = "" if self.kind == "model" else f"{self.kind}s/"
-        at = f" at revision {self.revision}" if self.revision else ""
-        what = f"no such file or folder, and the Hub has no {file} of it{at}"
         return self.refuse(
-            f"{what} ({type(error).__name__})",
+            f"no such file or folder, and the Hub has no {file} of it{at} "
+            f"({type(error).__name__})",
             f"check name and revision at {constants.ENDPOINT}/{folder}{self.name}; if it "
             "is private or gated, log in with: hf auth login",
         )

@@ -48,12 +48,7 @@ def _batch(summary: Summary) -> str:
     prompts, size = summary.groups_per_step, summary.groups.size_in_use
     if prompts is None:
         return ""
-    form = summary.log.source.form
-    text = f"A step has {prompts:,} prompts x {size} = {prompts * size:,} completions"
-    if not form.batch_keys:
-        return f"{text}."
-    keys = form.batch_keys.format(prompts=prompts, size=size, completions=prompts * size)
-    return f"{text} ({form.name}: {keys})."
+    return f"A step has {prompts:,} prompts x {size} = {prompts * size:,} completions."
 
 
 def rollouts_headline(summary: Summary) -> str:

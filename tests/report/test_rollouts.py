@@ -61,8 +61,7 @@ SAID = {
     "all is well": (groups_of([0, 1]), ["Every group of 2 has rewards that vary."], []),
     "a step": (
         VERL,
-        ["A step has 2 prompts x 4 = 8 completions (verl: data.train_batch_size = 2",
-         "actor_rollout_ref.rollout.n = 4)", "Of the 2 prompts of a step 2.0 have"], [],
+        ["A step has 2 prompts x 4 = 8 completions.", "2 prompts of a step 2.0 have"], [],
     ),
     "graded": (
         GRADED, ["prompts always at the least reward", "in the range's 0 to 0.25"],
