@@ -6,7 +6,7 @@ that several prompts of a step share, or an id beside the ones that are used, is
 unless the user says what identifies a group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -185,6 +185,15 @@ def _number(*keys: Ints) -> Ints:
     return codes
 
 
+# Of which groups (K,) a reading is doubtful, why, and what to do about it.
+_Doubt = tuple[Flags, str, str]
+
+_IN_TWO_FILES = (
+    "name the files of one training, leave out what repeats another, or join those that "
+    "share groups (cat a.jsonl b.jsonl > c.jsonl)"
+)
+
+
 class _ById(NamedTuple):
     """Groups of the completions of one prompt, step and group id."""
 
@@ -199,108 +208,95 @@ class _ById(NamedTuple):
         ours = "prompt_id" if "prompt_id" in self.log.identities else "prompt"
         return self.log.source.form.columns[ours]
 
-    def name(self, group: int) -> str:
+    def _name(self, group: int) -> str:
         """Name a group in a message."""
         row = self.table.iloc[int(np.argmax(self.group_N == group))]
-        what = (
-            f"prompt {shown(self.log.prompts[int(row['prompt'])])}"
-            if "prompt" in row
-            else "a file"
-        )
-        return f"{what} at step {row['step']:.0f}" if "step" in row else what
+        prompt = self.log.prompts[int(row["prompt"])] if "prompt" in row else ""
+        what = f"prompt {shown(prompt)}" if "prompt" in row else "a file"
+        step = f" at step {row['step']:.0f}" if "step" in row else ""
+        return f"{what}{step} has {self.size_K[group]} completions"
 
     def cut(self, size: int) -> Ints:
         """Cut groups into blocks of a size, in the order of their completions."""
         for group in np.flatnonzero((self.size_K > size) & (self.size_K % size != 0))[:1]:
             raise InputError(
-                f"--group-size {size}: {self.name(group)} has {self.size_K[group]} "
-                "completions, which are no whole groups"
+                f"--group-size {size}: {self._name(group)}, which are no whole groups"
             )
         rank_N = pd.Series(self.group_N).groupby(self.group_N).cumcount().to_numpy()
         return _number(self.group_N, rank_N // size)
 
-    def refuse_two_files(self) -> None:
-        """Refuse a group that lies in two files."""
-        last_K = np.zeros(len(self.size_K), dtype=np.int64)
-        last_K[self.group_N] = self.table["file"]
-        for at in np.flatnonzero(last_K[self.group_N] != self.table["file"])[:1]:
-            raise InputError(
-                f"{self.name(self.group_N[at])}: in two files; name the files of one "
-                "training, leave out what repeats another, or join those that share groups "
-                "(cat a.jsonl b.jsonl > c.jsonl)"
-            )
+    def refuse(self, doubts: Iterable[_Doubt]) -> None:
+        """Refuse a group that may be several, or none."""
+        for odd_K, why, remedy in doubts:
+            for group in np.flatnonzero(odd_K)[:1]:
+                raise InputError(f"{self._name(group)}, {why}: {remedy}")
 
-    def refuse_numbers(self) -> None:
-        """Refuse a group id that numbers completions: no two of a prompt share one."""
+    def _parts_K(self, column: str) -> Ints:
+        """Count the different values of a column in each group."""
+        parts_N = _number(self.group_N, self.table[column].to_numpy())
+        first = np.unique(parts_N, return_index=True)[1]
+        return np.bincount(self.group_N[first], minlength=len(self.size_K))
+
+    def in_two_files(self) -> Iterator[_Doubt]:
+        """Doubt a group that lies in two files."""
+        yield self._parts_K("file") > 1, "in two files", _IN_TWO_FILES
+
+    def of_group_ids(self) -> Iterator[_Doubt]:
+        """Doubt a group id that numbers completions: no two of a prompt share one."""
         keys = [key for key in ("prompt", "step") if key in self.table]
-        if _largest_mode(self.size_K) == 1 and keys and self.table.duplicated(keys).any():
+        if keys and _largest_mode(self.size_K) == 1:
             column = self.log.source.form.columns["group"]
-            raise InputError(
-                f"{column} is another one in every completion, so it identifies no group: "
-                f"name what does, --columns group=..., or group={self._text} for those of "
-                "a prompt and step"
+            again_N = self.table.duplicated(keys)
+            yield (
+                np.bincount(self.group_N, weights=again_N) > 0,
+                f"and no two of a prompt share a {column}, so it identifies no group",
+                f"name what does, --columns group=..., or group={self._text} for those "
+                "of a prompt and step",
             )
 
-    def refuse_other_ids(self) -> None:
-        """Refuse an id that is not used, and tells apart some of a group's completions.
+    def of_prompts(self) -> Iterator[_Doubt]:
+        """Doubt groups of a prompt's id or text that may be several.
 
-        One that is different in every completion of a group only numbers them.
+        An id that is not used tells them apart, unless it only numbers completions. A
+        prompt that comes in several blocks may be drawn again, where no step tells; in a
+        mixed order some block is of a single completion.
         """
-        for name in (name for name in self.table if name.startswith(OTHER)):
-            parts_N = _number(self.group_N, self.table[name].to_numpy())
-            first = np.unique(parts_N, return_index=True)[1]
-            count_K = np.bincount(self.group_N[first], minlength=len(self.size_K))
-            for group in np.flatnonzero((count_K > 1) & (count_K < self.size_K))[:1]:
-                column = name.removeprefix(OTHER)
-                raise InputError(
-                    f"{column} takes {count_K[group]} values in the {self.size_K[group]} "
-                    f"completions of {self.name(group)}: --columns prompt_id={column} if "
-                    f"it identifies a prompt, group={column} if a group, "
-                    f"group={self._text} if neither"
-                )
-
-    def refuse_blocks(self) -> None:
-        """Refuse an id that comes in several blocks: it may be drawn again.
-
-        In a mixed order some block is of a single completion; and steps would tell.
-        """
+        for column in (name for name in self.table if name.startswith(OTHER)):
+            count_K, name = self._parts_K(column), column.removeprefix(OTHER)
+            yield (
+                (count_K > 1) & (count_K < self.size_K),
+                f"with {count_K.max()} values of {name}",
+                f"--columns prompt_id={name} if it identifies a prompt, group={name} if a "
+                f"group, group={self._text} if neither",
+            )
+        remedy = (
+            "are these several groups? Name what tells them apart, --columns "
+            "prompt_id=..., group=... or step=..., or "
+            f"group={self._text} if they are one; --group-size G cuts by order"
+        )
         starts = np.flatnonzero(np.diff(self.group_N, prepend=-1))
         lengths = np.diff(np.append(starts, len(self.group_N)))
-        if "step" in self.table or lengths.min() == 1:
-            return
-        for group in np.flatnonzero(np.bincount(self.group_N[starts]) > 1)[:1]:
-            blocks = lengths[self.group_N[starts] == group]
-            raise self._several(group, f"in {len(blocks)} blocks")
+        if "step" not in self.table and lengths.min() > 1:
+            yield np.bincount(self.group_N[starts]) > 1, "in several blocks", remedy
+        yield from ((*unlike, remedy) for unlike in self._unlike_others())
 
-    def refuse_large(self) -> None:
-        """Refuse a group of an id that is larger than others: it may be several."""
-        counts = np.bincount(self.size_K)
-        common = int(np.argmax(counts))
-        for group in np.flatnonzero(self.size_K > common)[:1]:
-            raise self._several(group, f"others {common}")
+    def _unlike_others(self) -> Iterator[tuple[Flags, str]]:
+        """Find groups of an id that are larger than others, or of a text that are unlike.
 
-    def refuse_unequal(self) -> None:
-        """Refuse groups of a text that are not alike, or only one: prompts may share it.
-
-        A group may lack the lines that were left out, and the last one what was cut off.
+        A group may lack the lines that were left out, and the last one what was cut off. A
+        text of all completions says nothing.
         """
-        largest = int(self.size_K.max())
+        common, largest = np.argmax(np.bincount(self.size_K)), self.size_K.max()
+        if "prompt_id" in self.log.identities:
+            yield self.size_K > common, f"others {common}"
+            return
+        if len(self.table) > 1 and self.table["prompt"].nunique() == 1:
+            yield self.size_K > 0, "and there is no other prompt"
         short_K = largest - self.size_K
         if self.log.cut_off:
             short_K[self.group_N[-1]] = 0
-        if len(self.table) > 1 and self.table["prompt"].nunique() == 1:
-            raise self._several(0, "and there is no other prompt")
         if short_K.sum() > self.log.lost:
-            group = int(np.argmax(self.size_K))
-            raise self._several(group, f"others {self.size_K[np.argmax(short_K)]}")
-
-    def _several(self, group: int, than: str) -> InputError:
-        return InputError(
-            f"{self.name(group)} has {self.size_K[group]} completions, {than}: are these "
-            "several groups, of prompts that share a text or an id, or are drawn again? "
-            "Name what tells them apart, --columns prompt_id=..., group=... or step=..., "
-            f"or group={self._text} if they are one; --group-size G cuts by order"
-        )
+            yield self.size_K == largest, f"others {self.size_K[np.argmax(short_K)]}"
 
 
 def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
@@ -315,18 +311,10 @@ def _identify(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     keys = ("prompt", "step", "group") if named else ("file", "step")
     group_N = _number(*(table[key].to_numpy() for key in keys if key in table))
     by_id = _ById(table, log, group_N, np.bincount(group_N))
-    by_id.refuse_two_files()
+    by_id.refuse(by_id.in_two_files())
     if group_size is not None:
         return by_id.cut(group_size)
-    if "group" in named:
-        by_id.refuse_numbers()
-    else:
-        by_id.refuse_other_ids()
-        by_id.refuse_blocks()
-        if "prompt_id" in named:
-            by_id.refuse_large()
-        else:
-            by_id.refuse_unequal()
+    by_id.refuse(by_id.of_group_ids() if "group" in named else by_id.of_prompts())
     return group_N
 
 

@@ -193,15 +193,15 @@ REFUSED = {
     "one text": (lines("reward", prompt=ONE_PROMPT), "",
         "480 completions, and there is no other"),
     "one text and an id": (lines("reward", "example_id=id", prompt=ONE_PROMPT), "",
-        "example_id takes 60 values"),
+        "with 60 values of example_id"),
     "one text of two groups": (
         lines("reward", "step", prompt=lambda row: f"{max(row['id'], 1)}"), "",
             "has 16 completions, others 8",
     ),
     "an id that is drawn again": (lines("reward", prompt_id=lambda row: row["id"] % 12), "",
-        "prompt '0' has 40 completions, in 5 blocks: are these several"),
+        "prompt '0' has 40 completions, in several blocks: are these several"),
     "a text that is drawn again": (lines("reward", prompt=lambda row: f"{row['id'] % 12}"),
-        "", "prompt '0' has 40 completions, in 5 blocks"),
+        "", "prompt '0' has 40 completions, in several blocks"),
     "an id that counts within a step": (
         lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
             "goes with two prompts",
@@ -250,7 +250,7 @@ REFUSED = {
     "a group in two files": (
         lambda at: [write_lines(at / name, [{"prompt_id": 1, "reward": n}]) for n,
             name in enumerate(("a.jsonl", "b.jsonl"))],
-        "", "prompt '1': in two files",
+        "", "prompt '1' has 2 completions, in two files",
     ),
     "rewards of tokens": (lines("prompt", response="text", reward=[0.0, 1.0]), "",
         "2 rewards beside one of response"),
