@@ -91,23 +91,20 @@ class Exact(Whole):
 
 
 def gaps(policy, completions, how=None, truth=None):
-    """Measure how far all that a block's pass gives is from the truth, relatively.
-
-    Products between completions that were not scored together are not known.
-    """
+    """Measure how far all that a block's pass gives is from the truth, relatively."""
     scores_ND, log_probs_N = truth or plain_scores(policy, completions)
     reference, sum_D = random_reference(policy), Exact(policy.parameters)
     # One completion has no weight.
     weights_N = np.linspace(-1.0, 2.0, len(completions)) * (np.arange(len(scores_ND)) != 1)
     weighted = [Weighted(weights_N, sum_D)]
     found = score_block(policy, PROMPT, completions, reference, how=how, weighted=weighted)
-    gram_NN, sizes = scores_ND @ scores_ND.T, np.isfinite(found.gram_NN)
+    gram_NN = scores_ND @ scores_ND.T
     ends = np.cumsum([part.numel() for part in policy.parameters.values()])[:-1]
     norms2 = [(part**2).sum(1) for part in np.split(scores_ND, ends, axis=1)]
     assert set(found.norms2) == set(policy.parameters)
     found_norms2 = np.array([found.norms2[name] for name in policy.parameters])
     return {
-        "gram": relative_gap(found.gram_NN[sizes], gram_NN[sizes]),
+        "gram": relative_gap(found.gram_NN, gram_NN),
         "products": relative_gap(found.products_N, scores_ND @ joined(reference)),
         "norms": relative_gap(found_norms2, np.array(norms2)),
         "log pi": relative_gap(found.log_probs_N, log_probs_N),

@@ -172,9 +172,9 @@ def measure(tied, first, second):
         gradient, _ = weighted_gradient(spread_policy, PROMPT, drawn, np.ones(len(drawn)))
         summed = torch.cat([gradient[name].cpu().flatten() for name in parameters])
         yield "reference", relative_gap(summed.numpy(), expected.sum(0))
-        for layer in (None, 2):
+        for layer in (False, True):
             for sliced in (False, True):
-                how = Scoring(block=len(drawn), layer=layer, sliced=sliced)
+                how = Scoring(layer, sliced)
                 found = score_block(spread_policy, PROMPT, drawn, there, how=how)
                 gap = relative_gap(found.gram_NN, expected @ expected.T)
                 yield f"gram {layer} {sliced}", gap

@@ -153,7 +153,7 @@ def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
 
 
 def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
-    """Warn that there are no replicates; say why, what is left, and what to change."""
+    """Warn that there are no replicates; say why, and what is left."""
     unknown = int((~pools.has_cross_products_P).sum())
     if not unknown:
         return []
@@ -161,12 +161,10 @@ def warn_of_norms_only(pools: Pools, points: Points) -> list[str]:
     names = dict.fromkeys(key.estimator for key in points if key.estimator not in with_law)
     nothing = f"; there is no law for {', '.join(names)}" if names else ""
     return [
-        f"norms only: on {unknown} of {pools.prompts} prompts a block of "
-        f"{pools.largest_group} completions did not fit in memory, so products between "
-        "completions are not known and there are no replicates; mse is empty; law is exact "
-        "at the pool's moments, confirmed by no replicate, and its intervals take an upper "
-        f"bound for the noise of ||g||^2{nothing}; for replicates raise model.memory, "
-        "count fewer parameters, or take a smaller largest group size"
+        f"norms only: on {unknown} of {pools.prompts} prompts products between completions "
+        "are not known, so there are no replicates; mse is empty; law is exact at the "
+        "pool's moments, confirmed by no replicate, and its intervals take an upper bound "
+        f"for the noise of ||g||^2{nothing}"
     ]
 
 

@@ -42,11 +42,10 @@ def _find_source(supplied: "Supplied | None") -> Drawn:
     return FromFile(supplied)
 
 
-def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> Subject:
+def make_subject(inputs: Inputs, policy: Policy, block: int | None = None) -> Subject:
     """Tokenize the prompts for a policy, and plan the memory of its passes.
 
-    A block has the largest group size; or `scored` completions, and then all products
-    between them are needed.
+    So many completions are scored in a `block`, by default the largest group size.
     """
     probe, prompts = inputs.probe, inputs.prompts
     new_tokens = probe.sampling.max_new_tokens
@@ -56,7 +55,7 @@ def make_subject(inputs: Inputs, policy: Policy, scored: int | None = None) -> S
         policy=policy,
         source=_find_source(inputs.supplied),
         tokens=tokens,
-        memory=plan_memory(probe, policy, tokens, scored),
+        memory=plan_memory(probe, policy, tokens, block or probe.largest_group),
     )
 
 
@@ -88,15 +87,15 @@ class RunContext:
         return Shards(kind, self.spec.results.file("shards"), self.origin)
 
 
-def load(spec: RunSpec, scored: int | None = None) -> RunContext:
+def load(spec: RunSpec, block: int | None = None) -> RunContext:
     """Load the model, and check that prompts and completions fit it; see `attach_model`."""
     probe = spec.processes.assign_device(spec.probe)
-    return attach_model(spec, load_policy(probe, spec.root), scored)
+    return attach_model(spec, load_policy(probe, spec.root), block)
 
 
-def attach_model(spec: RunSpec, policy: Policy, scored: int | None = None) -> RunContext:
-    """Check that prompts and completions fit a policy; `scored` as in `make_subject`."""
-    subject = make_subject(spec, policy, scored)
+def attach_model(spec: RunSpec, policy: Policy, block: int | None = None) -> RunContext:
+    """Check that prompts and completions fit a policy; `block` as in `make_subject`."""
+    subject = make_subject(spec, policy, block)
     spec.processes.agree(lambda: subject.source.validate(policy, spec.probe))
     # Those of the first process: another machine's may round otherwise.
     answers = spec.processes.agree(lambda: identify_answers(policy, subject.tokens))

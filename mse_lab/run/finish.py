@@ -164,7 +164,7 @@ def conclude(
     warnings = [
         *result.warnings,
         *warn_of_completions(diagnostics, retokenised=subject.source.tokenised),
-        *(warn_of_unmade(checks) if pools.has_cross_products else []),
+        *warn_of_unmade(checks),
         *warn_of_copies(subject.kinds),
         *subject.memory.warnings,
         *source.warnings,

@@ -8,6 +8,7 @@ memory all the same, it is repeated in the next smaller way, and the result says
 import gc
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -71,48 +72,42 @@ def halves(size: int) -> list[int]:
     return [size >> shift for shift in range(size.bit_length())]
 
 
-def scoring_bytes(footprint: Footprint, how: Scoring) -> int:
-    """Estimate what scoring takes, apart from the weights and one reference vector."""
+def scoring_bytes(footprint: Footprint, group: int, how: Scoring) -> int:
+    """Estimate what scoring a block of `group` takes, apart from weights and reference."""
     head = 0 if how.sliced else footprint.head
     if how.alone:
-        kept = footprint.kept if how.layer is None else footprint.inputs + footprint.layer
+        kept = footprint.inputs + footprint.layer if how.recomputed else footprint.kept
         vector = 4 * SCORE_BUCKETS if how.sketched else footprint.gradient
         # The check has two completions in one pass.
         passes = 2 * (kept + head + footprint.largest)
-        return passes + how.block * vector + WORKSPACE
-    if how.layer is None:
-        return how.block * (footprint.kept + footprint.layer + head) + WORKSPACE
+        return passes + group * vector + WORKSPACE
+    if not how.recomputed:
+        return group * (footprint.kept + footprint.layer + head) + WORKSPACE
     held = footprint.inputs + footprint.factors + head
-    layers = min(how.layer, how.block) * 2 * footprint.layer
-    return how.block * held + layers + WORKSPACE
+    return group * (held + 2 * footprint.layer) + WORKSPACE
 
 
-def ways_of_scoring(footprint: Footprint, group: int) -> list[Scoring]:
-    """List the ways to score a block of `group`, from the fastest to the smallest.
+def ways_by_rules(footprint: Footprint) -> list[Scoring]:
+    """List the ways to score a block in one pass, from the fastest to the smallest.
 
-    The whole block at once; its logits in slices of the vocabulary; its layers recomputed
-    from their inputs, for fewer and fewer completions at a time; and, without products
-    between completions, smaller blocks.
+    As it is; its logits in slices of the vocabulary; its layers recomputed, too.
     """
-    slices = [False, True] if footprint.sliceable else [False]
-    ways = [Scoring(group, sliced=sliced) for sliced in slices]
+    ways = [Scoring()]
+    if footprint.sliceable:
+        ways.append(Scoring(sliced=True))
     if footprint.inputs:
-        ways += [Scoring(group, part, slices[-1]) for part in halves(group)]
-    ways += [Scoring(part, sliced=slices[-1]) for part in halves(group)[1:]]
-    if footprint.inputs:
-        ways.append(Scoring(1, 1, slices[-1]))
+        ways.append(ways[-1]._replace(recomputed=True))
     return ways
 
 
-def ways_alone(footprint: Footprint, group: int) -> list[Scoring]:
-    """List the ways to score a block of `group` by a pass for each completion.
+def ways_alone(footprint: Footprint) -> list[Scoring]:
+    """List the ways to score a block by a pass for each completion.
 
     Its products are exact, or of sketches; layers and logits are computed once, or twice.
     """
-    whole = Scoring(group, alone=True)
-    layer = 1 if footprint.inputs else None
-    ways = [whole, whole._replace(layer=layer, sliced=footprint.sliceable)]
-    return ways + [way._replace(sketched=True) for way in ways]
+    whole = Scoring(alone=True)
+    least = Scoring(footprint.inputs > 0, footprint.sliceable, alone=True)
+    return [whole, least, whole._replace(sketched=True), least._replace(sketched=True)]
 
 
 class Fallbacks(Generic[Size]):
@@ -160,11 +155,9 @@ class Memory:
         footprint: Footprint,
         group: int,
         batch: int,
-        *,
-        products: bool = False,
         missing: str | None = None,
     ) -> None:
-        """Plan for blocks of `group`; with `products` a block is never divided."""
+        """Plan for blocks of `group`, and up to `batch` completions in other passes."""
         left = budget - footprint.weights
         self.budget, self.footprint = budget, footprint
         self.drawing = Fallbacks(halves(batch), lambda size: size * footprint.drawing, left)
@@ -173,12 +166,10 @@ class Memory:
             lambda size: size * footprint.reference,
             left - 3 * footprint.gradient,
         )
-        by_rules, alone = ways_of_scoring(footprint, group), ways_alone(footprint, group)
-        if products:
-            by_rules = [way for way in by_rules if way.block == group] + alone
+        alone = ways_alone(footprint)
         self.scoring = Fallbacks(
-            by_rules,
-            lambda how: scoring_bytes(footprint, how),
+            ways_by_rules(footprint) + alone,
+            partial(scoring_bytes, footprint, group),
             left - footprint.gradient,
             alone,
             missing,
@@ -225,20 +216,17 @@ class Memory:
 
 
 def plan_memory(
-    probe: Probe, policy: Policy, tokens: Sequence[list[int]], scored: int | None = None
+    probe: Probe, policy: Policy, tokens: Sequence[list[int]], group: int
 ) -> Memory:
     """Plan the passes of a run by a trial completion of its longest prompt.
 
-    A block has the largest group size; or `scored` completions, and then all products
-    between them are needed.
+    A block, all products in which are needed, has `group` completions.
     """
     longest, wanted = max(tokens, key=len), probe.model.memory
     footprint = measure_footprint(policy, longest, probe.sampling.max_new_tokens)
     budget = budget_bytes(wanted, policy.devices)
     most = probe.model.batch or max(probe.pool.reference, probe.pool.replicate)
-    group, products = scored or probe.largest_group, scored is not None
-    missing = missing_rule(policy)
-    memory = Memory(budget, footprint, group, most, products=products, missing=missing)
+    memory = Memory(budget, footprint, group, most, missing_rule(policy))
     if wanted is not None and not memory.fits:
         fixed = footprint.weights + 3 * footprint.gradient
         raise InputError(

@@ -13,7 +13,7 @@ import torch
 
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.run.advise import first_prompt
-from mse_lab.run.context import RunContext, load, measuring
+from mse_lab.run.context import load, measuring
 from mse_lab.run.finish import peak_memory_bytes
 from mse_lab.run.prepare import RunSpec
 from mse_lab.run.run_probe import find_finished, measure_prompts
@@ -47,18 +47,6 @@ def choose(lengths_P: Sequence[int], todo: Sequence[int]) -> list[int]:
     return [longest, *sorted(others, key=lambda at: abs(lengths_P[at] - median))]
 
 
-def _warnings(context: RunContext) -> list[str]:
-    memory, largest = context.subject.memory, context.spec.probe.largest_group
-    if (block := memory.scoring.current.block) >= largest:
-        return memory.warnings
-    return [
-        *memory.warnings,
-        f"norms only: a block of {largest} does not fit, only {block} at a time; no "
-        "replicates, the laws alone; raise model.memory, or use fewer parameters or a "
-        "smaller largest group size",
-    ]
-
-
 def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | None:
     """Measure two prompts of a probe where they are missing; extrapolate the others.
 
@@ -90,5 +78,5 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | None:
         peak_memory_bytes=sum(on_gpus) or peak_memory_bytes(),
         budget_bytes=subject.memory.budget,
         first_prompt=first_prompt(subject),
-        warnings=_warnings(context),
+        warnings=subject.memory.warnings,
     )

@@ -35,9 +35,8 @@ def _score(
     def act(how: Scoring) -> tuple[Scores, NDArray[np.float32]]:
         # New sums for each attempt: a pass that runs out of memory leaves parts of them.
         weighted = [Weighted(weights_K, subject.keeper()) for weights_K in weights_MK]
-        together = how._replace(block=len(scored))
         policy, tokens = subject.policy, subject.tokens[index]
-        scores = score_block(policy, tokens, scored, None, how=together, weighted=weighted)
+        scores = score_block(policy, tokens, scored, None, how=how, weighted=weighted)
         return scores, np.stack([one.keeper.vector for one in weighted])
 
     return attempt(subject.memory.scoring, act)

@@ -138,12 +138,3 @@ def exact_factor(factor: Factor) -> Factor:
         at_least_float32(part) if isinstance(part, Tensor) else part for part in factor
     ]
     return type(factor)(*parts)
-
-
-def join_completions(parts: Sequence[Factor]) -> Factor:
-    """Join the factors of one use of a parameter, met in parts of the completions."""
-    joined: list[Any] = [
-        torch.cat(each) if isinstance(each[0], Tensor) else each[0]
-        for each in zip(*parts, strict=True)
-    ]
-    return type(parts[0])(*joined)

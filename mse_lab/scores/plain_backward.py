@@ -34,14 +34,14 @@ LogProbs = Callable[[list[int], Completions, int], Tensor]
 
 
 @contextmanager
-def plain_passes(policy: Policy, *, in_parts: bool, sliced: bool) -> Iterator[LogProbs]:
+def plain_passes(policy: Policy, *, recomputed: bool, sliced: bool) -> Iterator[LogProbs]:
     """Give what runs plain passes inside the block.
 
-    With `in_parts` a pass keeps the inputs of decoder layers only, and with `sliced`
-    no logits but those of some tokens; the rest is computed again on the way back.
+    With layers `recomputed` a pass keeps their inputs only, and with `sliced` no logits
+    but those of some tokens; the rest is computed again on the way back.
     """
     with torch.enable_grad(), ExitStack() as stack:
-        for layer in decoder_layers(policy.model) if in_parts else []:
+        for layer in decoder_layers(policy.model) if recomputed else []:
             again = partial(checkpoint, layer.forward, use_reentrant=False)
             stack.enter_context(replaced_forward(layer, again))
         plain = partial(sequence_log_probs, policy)

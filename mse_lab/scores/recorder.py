@@ -5,9 +5,8 @@ the way back. A parameter is reduced once the backward pass has met all its uses
 little is held at a time.
 
 A decoder layer that is recomputed from its input runs twice: without gradients, when its
-uses are counted, and again in the backward pass, in parts of the block, whose factors are
-joined. A pass then holds the input of every layer, and the activations of one layer, for a
-part of the completions at a time (Chen, Xu, Zhang and Guestrin 2016).
+uses are counted, and again in the backward pass. A pass then holds the input of every
+layer, and the activations of one (Chen, Xu, Zhang and Guestrin 2016).
 """
 
 from collections import Counter, defaultdict
@@ -24,7 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
-from mse_lab.scores.factors import Factor, join_completions
+from mse_lab.scores.factors import Factor
 from mse_lab.scores.module_hooks import (
     Call,
     ModuleHooks,
@@ -67,9 +66,7 @@ class Recorder(ModuleHooks):
         self._weighted = weighted
         self._awaited: Counter[str] = Counter()
         self._factors: dict[str, list[Factor]] = defaultdict(list)
-        # Of the pass under way: whether its uses are counted already, and its parts.
-        self._counted = False
-        self._parts: list[dict[str, list[Factor]]] | None = None
+        self._counted = False  # Whether the uses of the pass under way are counted already.
 
     @contextmanager
     def recording(self, *, without: nn.Module | None = None) -> Iterator[None]:
@@ -94,26 +91,11 @@ class Recorder(ModuleHooks):
             self.norms2[name] = np.zeros(len(self.products))
 
     @contextmanager
-    def passing(self, rows: int, *, counted: bool) -> Iterator[None]:
-        """Meet a pass over so many of the completions, its uses counted already or not."""
-        before = self.rows, self._counted
-        self.rows, self._counted = rows, counted
-        if self._parts is not None:
-            self._parts.append(defaultdict(list))
-        try:
-            yield
-        finally:
-            self.rows, self._counted = before
-
-    @contextmanager
-    def joining(self) -> Iterator[None]:
-        """Join the factors of the passes inside the block, each a part of the whole."""
-        self._parts = []
+    def again(self) -> Iterator[None]:
+        """Run a layer again whose uses are counted already."""
+        self._counted = True
         yield
-        parts, self._parts = self._parts, None
-        for name in list(parts[0]):
-            for uses in zip(*(part.pop(name) for part in parts), strict=True):
-                self.take_factor(name, join_completions(uses))
+        self._counted = False
 
     def expect(self, name: str) -> None:
         """Count a use of a parameter, whose factor will come."""
@@ -122,9 +104,6 @@ class Recorder(ModuleHooks):
 
     def take_factor(self, name: str, factor: Factor) -> None:
         """Take the factor of one use; the last one reduces the parameter's scores."""
-        if self._parts is not None:
-            self._parts[-1][name].append(factor)
-            return
         self._factors[name].append(factor)
         self._awaited[name] -= 1
         if not self._awaited[name]:
@@ -180,73 +159,30 @@ def decoder_layers(model: nn.Module) -> list[nn.Module]:
     return [] if direct else layers
 
 
-class _LayerCall(NamedTuple):
-    """A call of a layer without the hidden states (N, ...); further results become None."""
-
-    forward: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    keywords: dict[str, Any]
-    recorder: Recorder
-    step: int
-    beside: list[tuple[None, ...]]
-
-    def can_be_cut(self, hidden: Tensor) -> bool:
-        """Whether the other arguments are constant, and by completion or common to all."""
-
-        def has_rows(tensor: Tensor) -> bool:
-            # Three dimensions may be a table for each head, of which there may be as many.
-            tokens = hidden.shape[1] if tensor.dim() == 3 else tensor.shape[1]
-            return len(tensor) == 1 or tensor.shape[:2] == (len(hidden), tokens)
-
-        given = tensors_in((self.arguments, self.keywords))
-        return not any(tensor.requires_grad for tensor in given) and all(
-            tensor.dim() < 3 or has_rows(tensor) for tensor in given
-        )
-
-    def parts(self, count: int) -> Iterator[slice]:
-        return (slice(at, at + self.step) for at in range(0, count, self.step))
-
-    def run(self, hidden: Tensor, part: slice, count: int) -> Tensor:
-        def cut(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return tuple(cut(one) for one in value)
-            each = isinstance(value, Tensor) and value.dim() > 1 and len(value) == count
-            return value[part] if each else value
-
-        keywords = {name: cut(value) for name, value in self.keywords.items()}
-        output = self.forward(hidden, *map(cut, self.arguments), **keywords)
-        if isinstance(output, tuple):
-            self.beside[:] = [(None,) * (len(output) - 1)]
-            return output[0]
-        return output
-
-
 class _Recompute(torch.autograd.Function):
     """A layer whose graph is built only when the backward pass reaches it."""
 
     @staticmethod
-    def forward(ctx: Any, call: _LayerCall, hidden: Tensor, anchor: Tensor) -> Tensor:
-        ctx.call = call
+    def forward(
+        ctx: Any,
+        recorder: Recorder,
+        layer: Callable[[Tensor], Tensor],
+        hidden: Tensor,
+        anchor: Tensor,
+    ) -> Tensor:
+        ctx.recorder, ctx.layer = recorder, layer
         ctx.save_for_backward(hidden)
-        outputs = []
-        for part in call.parts(len(hidden)):
-            with call.recorder.passing(len(hidden[part]), counted=part.start > 0):
-                outputs.append(call.run(hidden[part], part, len(hidden)))
-        return torch.cat(outputs)
+        return layer(hidden)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, None]:
-        call, (hidden,), (gradient,) = ctx.call, ctx.saved_tensors, gradients
-        pulled = []
-        with call.recorder.joining():
-            for part in call.parts(len(hidden)):
-                x = hidden[part].detach().requires_grad_(ctx.needs_input_grad[1])
-                with call.recorder.passing(len(x), counted=True), torch.enable_grad():
-                    y = call.run(x, part, len(hidden))
-                    if y.requires_grad:
-                        y.backward(gradient[part])
-                pulled.append(x.grad)
-        return None, torch.cat(pulled) if ctx.needs_input_grad[1] else None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor | None, None]:
+        (hidden,), (gradient,) = ctx.saved_tensors, gradients
+        x = hidden.detach().requires_grad_(ctx.needs_input_grad[2])
+        with ctx.recorder.again(), torch.enable_grad():
+            y = ctx.layer(x)
+            if y.requires_grad:
+                y.backward(gradient)
+        return None, None, x.grad, None
 
 
 _recompute: Callable[..., Tensor] = _Recompute.apply
@@ -254,23 +190,28 @@ _recompute: Callable[..., Tensor] = _Recompute.apply
 
 @contextmanager
 def recomputed_layers(
-    model: nn.Module, recorder: Recorder, step: int | None
+    model: nn.Module, recorder: Recorder, recomputed: bool
 ) -> Iterator[None]:
-    """Have each decoder layer keep its input only, inside the block.
-
-    A layer is recomputed for `step` completions at a time; where it is None, none is.
-    """
+    """Have each decoder layer keep its input only, inside the block, if `recomputed`."""
     # Requires a gradient, so that a layer is reached whose input needs none.
     anchor = torch.zeros((), requires_grad=True)
 
     def forward(whole: Callable[..., Any], hidden: Tensor, *rest: Any, **more: Any) -> Any:
-        call = _LayerCall(whole, rest, more, recorder, step or len(hidden), [])
-        if recorder.replaying or not call.can_be_cut(hidden):
+        if recorder.replaying or any(one.requires_grad for one in tensors_in((rest, more))):
             return whole(hidden, *rest, **more)
-        output = _recompute(call, hidden, anchor)
-        return (output, *call.beside[0]) if call.beside else output
+        beside: list[tuple[None, ...]] = []  # Further results become None.
+
+        def layer(states: Tensor) -> Tensor:
+            output = whole(states, *rest, **more)
+            if isinstance(output, tuple):
+                beside[:] = [(None,) * (len(output) - 1)]
+                return output[0]
+            return output
+
+        output = _recompute(recorder, layer, hidden, anchor)
+        return (output, *beside[0]) if beside else output
 
     with ExitStack() as stack:
-        for layer in [] if step is None else decoder_layers(model):
+        for layer in decoder_layers(model) if recomputed else []:
             stack.enter_context(replaced_forward(layer, partial(forward, layer.forward)))
         yield

@@ -15,13 +15,12 @@ finds a use of a parameter that the hooks do not see. Where completions are diff
 alone anyway, it is done so beside another one, and longer, in one batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import block_diag
 from torch import Tensor
 
 from mse_lab.arrays import Floats
@@ -39,12 +38,7 @@ from mse_lab.scores.shared_prompt import prompt_once
 class Scoring(NamedTuple):
     """How a block is scored; the scores are the same, memory and time are not."""
 
-    # Completions whose products are formed with one another. If it is less than the largest
-    # group, only norms and products with the reference are computed.
-    block: int
-    # Completions in one decoder layer at a time, which is recomputed from its input; None
-    # keeps all activations.
-    layer: int | None = None
+    recomputed: bool = False  # Whether decoder layers keep their inputs alone.
     sliced: bool = False  # Whether the logits are formed in slices only.
     alone: bool = False  # Whether each completion has a pass of its own, without rules,
     sketched: bool = False  # and products between completions are those of sketches.
@@ -54,15 +48,15 @@ class Scoring(NamedTuple):
 class Scores:
     """Inner products of the scores of a block of N completions."""
 
-    gram_NN: Floats  # <W_i, W_j>; NaN between completions that were not scored together.
+    gram_NN: Floats  # <W_i, W_j>.
     products_N: Floats  # <W_i, r> with the reference r; zero without one.
     norms2: dict[str, Floats]  # Parameter name -> ||W_i||^2 in that parameter, (N,).
     log_probs_N: Floats  # log pi(Y_i | x), recomputed from the whole sequence.
 
 
-def fastest(policy: Policy, count: int) -> Scoring:
+def fastest(policy: Policy) -> Scoring:
     """Give the way that takes the most memory, which is by rules where there are."""
-    return Scoring(count, alone=missing_rule(policy) is not None)
+    return Scoring(alone=missing_rule(policy) is not None)
 
 
 def _score_together(
@@ -77,7 +71,7 @@ def _score_together(
     if how.alone:
         count = len(completions)
         alone = PlainBackward(policy, count, reference, weighted, how.sketched)
-        passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)
+        passes = plain_passes(policy, recomputed=how.recomputed, sliced=how.sliced)
         with passes as log_probs_of:
             log_probs_N = alone.run(log_probs_of, prompt, completions, padding)
         return Scores(alone.gram, alone.products, alone.norms2, log_probs_N)
@@ -85,7 +79,7 @@ def _score_together(
     head = SlicedHead(policy) if how.sliced else None
     with (
         recorder.recording(without=head.module if head else None),
-        recomputed_layers(policy.model, recorder, how.layer),
+        recomputed_layers(policy.model, recorder, how.recomputed),
         prompt_once(policy.model, recorder),
         torch.enable_grad(),
     ):
@@ -119,43 +113,23 @@ def score_block(
     completion changes nothing; `how` says what is kept in memory, everything if None;
     `weighted` sums of the scores come out of the same pass.
     """
-    how = how or fastest(policy, len(completions))
+    how = how or fastest(policy)
     distinct, place_N = completions.distinct()
     # Completions that are equal add their weights up. Of equal rewards all are zero, and so
     # is the sum that the keeper starts with.
     totals = [
-        (np.bincount(place_N, one.weights_N, len(distinct)).astype(float), one.keeper)
+        Weighted(
+            np.bincount(place_N, one.weights_N, len(distinct)).astype(float), one.keeper
+        )
         for one in weighted
     ]
-
-    def score(rows: slice) -> Scores:
-        shares = [
-            Weighted(totals_N[rows], keeper)
-            for totals_N, keeper in totals
-            if totals_N.any()
-        ]
-        return _score_together(
-            policy, prompt, distinct[rows], reference, padding, how, shares
-        )
-
-    starts = range(0, len(distinct), how.block)
-    parts = [score(slice(at, at + how.block)) for at in starts]
-    gram_NN = block_diag(*(part.gram_NN for part in parts))[np.ix_(place_N, place_N)]
-    if how.block < len(completions):
-        # Which products are known must not depend on which completions were drawn, or
-        # those that are known would be no fair sample: all of a block's, or none.
-        gram_NN[~np.eye(len(place_N), dtype=bool)] = np.nan
-
-    def join(parts_N: Iterable[Floats]) -> Floats:
-        return np.concatenate(list(parts_N))[place_N]
-
+    shares = [one for one in totals if one.weights_N.any()]
+    found = _score_together(policy, prompt, distinct, reference, padding, how, shares)
     return Scores(
-        gram_NN=gram_NN,
-        products_N=join(part.products_N for part in parts),
-        norms2={
-            name: join(part.norms2[name] for part in parts) for name in parts[0].norms2
-        },
-        log_probs_N=join(part.log_probs_N for part in parts),
+        gram_NN=found.gram_NN[np.ix_(place_N, place_N)],
+        products_N=found.products_N[place_N],
+        norms2={name: norms2_N[place_N] for name, norms2_N in found.norms2.items()},
+        log_probs_N=found.log_probs_N[place_N],
     )
 
 
@@ -178,7 +152,7 @@ def _by_autograd(
             inner_product(gradient, reference[name]),
         )
 
-    passes = plain_passes(policy, in_parts=how.layer is not None, sliced=how.sliced)
+    passes = plain_passes(policy, recomputed=how.recomputed, sliced=how.sliced)
     with passes as log_probs, gradient_hooks(policy, take):
         log_probs(prompt, batch, 0)[0].backward()
     return found
@@ -199,9 +173,9 @@ def score_difference(
     """
     order = np.argsort(completions.lengths_N, kind="stable")
     index, one = int(order[0]), completions[order[:1]]
-    how = how or fastest(policy, len(completions))
+    how = how or fastest(policy)
     # What a rule's pass keeps is no matter to the pass of one completion.
-    beside, plain = completions[order[[0, -1]]], Scoring(1)
+    beside, plain = completions[order[[0, -1]]], Scoring()
     compared = (beside, how) if how.alone else (one, plain)
     alone = _by_autograd(policy, prompt, *compared, reference)
     padding = int(completions.lengths_N.max() - one.lengths_N[0]) + EXTRA_PADDING

@@ -60,11 +60,11 @@ def test_the_screen_and_json(write_probe, tmp_path, measured, capsys, monkeypatc
     assert "small: 1 prompts, 1 of them measured and kept for the run; 0 compl" in said
     assert "first prompt, p0, as the model gets it: " in said
     with monkeypatch.context() as patched:
-        patched.setattr(memory, "ways_of_scoring", lambda *_: [memory.Scoring(4)])
+        patched.setattr(memory, "ways_by_rules", lambda *_: [])
         assert run_mse.main([*words[:4], "--fresh", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["completions"] == 3 * (64 + 32)
-    assert any("norms only: a block of 8" in text for text in plan["warnings"])
+    assert any("a block does not fit in model.memory" in text for text in plan["warnings"])
     assert run_mse.main(["run", *words[1:], "--fresh"]) == 0
     measured.clear()
     capsys.readouterr()

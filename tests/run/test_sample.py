@@ -131,9 +131,8 @@ def test_a_pass_that_ran_out_of_memory_leaves_nothing_behind(subject, monkeypatc
     np.testing.assert_allclose(found.gradient_D, whole.gradient_D, rtol=1e-4, atol=1e-6)
 
 
-def test_ways_without_products_are_none(subject, monkeypatch):
-    assert {way.block for way in subject.memory.scoring.ways} == {16}
-    ways = Fallbacks([Scoring(16)], lambda way: 0, 0)
+def test_where_no_way_fits_a_line_says_so(subject, monkeypatch):
+    ways = Fallbacks([Scoring()], lambda way: 0, 0)
     monkeypatch.setattr(subject.memory, "scoring", ways)
 
     def out(*given, **settings):

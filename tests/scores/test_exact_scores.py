@@ -81,13 +81,12 @@ MODELS = {name: (name, name in TIED) for name in ARCHITECTURES} | {
 SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2], [8, 9, 10, 3, 1]])
 # How a block is scored, and bytes of a slice of its gradients and logits.
 WAYS = {
-    "whole": (Scoring(4), 2**26),
-    "parts of layers": (Scoring(4, layer=3), 1000),
-    "sliced": (Scoring(4, sliced=True), 90),
-    "parts of layers, sliced": (Scoring(4, layer=1, sliced=True), 1000),
-    "two blocks": (Scoring(2), 1000),
-    "alone": (Scoring(4, alone=True), 2**26),
-    "alone, in parts, sliced": (Scoring(4, layer=1, sliced=True, alone=True), 90),
+    "whole": (Scoring(), 2**26),
+    "recomputed": (Scoring(recomputed=True), 1000),
+    "sliced": (Scoring(sliced=True), 90),
+    "recomputed, sliced": (Scoring(recomputed=True, sliced=True), 1000),
+    "alone": (Scoring(alone=True), 2**26),
+    "alone, recomputed, sliced": (Scoring(True, True, alone=True), 90),
 }
 
 
@@ -106,7 +105,6 @@ def assert_exact(monkeypatch, policy, completions, bound, name="", ways=WAYS):
         monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
         # The prompt is computed for each completion in the first way, once in the others.
         monkeypatch.setattr(shared_prompt, "_saves", lambda *_, way=way: way != "whole")
-        how = how._replace(block=2 if how.block == 2 else len(completions))
         found[way] = gaps(policy, completions, how, truth)
     assert max(max(each.values()) for each in found.values()) < bound, found
     return truth
@@ -128,7 +126,7 @@ def test_every_architecture(monkeypatch, name):
 @pytest.mark.parametrize("name", MODULES)
 def test_every_module_in_the_place_of_a_layers(monkeypatch, name):
     policy = policy_with(MODULES[name])
-    ways = ("whole", "parts of layers")
+    ways = ("whole", "recomputed")
     assert_exact(monkeypatch, policy, SOME, FLOAT32, ways=ways)
 
 
@@ -270,7 +268,7 @@ def test_scores_sum_to_the_batch_gradient_and_the_gram_matrix_has_its_spectrum()
 
 
 def test_repeated_completions_are_scored_once(monkeypatch):
-    """With the sum of their weights; they tell no more products than others."""
+    """With the sum of their weights."""
     policy = random_policy()
     repeated = some_completions(policy)[np.array([3, 3, 0, 8, 3, 0])]
     read, forward = [], policy.model.forward
@@ -284,9 +282,6 @@ def test_repeated_completions_are_scored_once(monkeypatch):
     found = score_block(policy, PROMPT, repeated, None)
     assert read == [3]
     assert relative_gap(found.log_probs_N, repeated.log_probs_N) < 1e-9
-    parts = score_block(policy, PROMPT, repeated, None, how=Scoring(2))
-    np.testing.assert_allclose(parts.gram_NN.diagonal(), found.gram_NN.diagonal())
-    assert np.isfinite(parts.gram_NN).sum() == 6
 
 
 def test_neither_padding_nor_what_follows_the_end_counts():

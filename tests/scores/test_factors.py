@@ -10,7 +10,6 @@ from mse_lab.scores.factors import (
     OuterProducts,
     RoutedProducts,
     RowSums,
-    join_completions,
 )
 from mse_lab.scores.tied_parameters import reduce_factors
 from mse_lab.scores.weighted_sum import weighted_sum
@@ -138,9 +137,7 @@ def test_low_precision_is_summed_in_float32():
 
 
 @pytest.mark.parametrize("use", [outer, rows])
-def test_uses_are_joined_along_tokens_and_parts_along_completions(use):
+def test_uses_are_joined_along_tokens(use):
     one, other = (use(torch.Generator().manual_seed(seed)) for seed in (0, 1))
     both = [one.dense(MATRIX), other.dense(MATRIX)]
     torch.testing.assert_close(type(one).join([one, other]).dense(MATRIX), sum(both))
-    joined = join_completions([one, other])
-    torch.testing.assert_close(joined.dense(MATRIX), torch.cat(both))

@@ -96,5 +96,5 @@ def test_scoring_is_one_pass_without_the_weights_gradients(policy, monkeypatch):
 
 def test_recomputed_layers_cost_one_more_forward_pass(policy):
     whole, tokens = scored(policy)
-    again, _ = scored(policy, Scoring(6, layer=2))
+    again, _ = scored(policy, Scoring(recomputed=True))
     assert again == whole + forward(6, tokens, 0)

@@ -25,7 +25,7 @@ from plain_scores import (
 )
 
 SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2], [8, 9, 10, 3, 1]])
-SKETCHED = Scoring(4, alone=True, sketched=True)
+SKETCHED = Scoring(alone=True, sketched=True)
 
 
 class Once(nn.Module):
@@ -112,7 +112,7 @@ def test_blocks_have_hashes_of_their_own(monkeypatch):
 def test_the_check_sees_a_score_that_depends_on_the_batch(module, exact):
     policy = policy_of(module)
     reference = random_reference(policy)
-    for way in (Scoring(4, alone=True), Scoring(4, 1, sliced=True, alone=True)):
+    for way in (Scoring(alone=True), Scoring(True, True, True)):
         block = score_block(policy, PROMPT, SOME, reference, how=way)
         gap = score_difference(policy, PROMPT, SOME, reference, block, way)
         assert (gap < 1e-12) == exact
