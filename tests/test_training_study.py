@@ -235,7 +235,7 @@ def counted(monkeypatch):
     """Trainings without TRL, counted; they gain what the law says. The sixth is killed."""
     done, killed = [], [5]
 
-    def train_all(runs, settings):
+    def train_all(runs, settings, processes):
         for run in runs:
             if len(done) in killed:
                 killed.clear()

@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DummyLayer
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.policy import Policy
+from mse_lab.policy.policy import EMPTY_LAYERS, Policy
 
 
 class SharedPrefix:
@@ -38,7 +37,7 @@ class SharedPrefix:
             tokens = torch.tensor(read, device=policy.device)
             policy.logits(tokens, self.cache, kept=1)
             layers = [
-                layer for layer in self.cache.layers if not isinstance(layer, DummyLayer)
+                layer for layer in self.cache.layers if not isinstance(layer, EMPTY_LAYERS)
             ]
             if not all(layer.get_seq_length() for layer in layers):
                 self.cache = None  # The model left it empty.

@@ -15,12 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import (
-    DummyLayer,
-    DynamicCache,
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-)
+from transformers import cache_utils
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
@@ -29,10 +25,15 @@ from mse_lab.policy.location import Location, loading, locate_model
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.schema import Probe
 
+# Cache layers that keep nothing; transformers before 5.23 has none.
+EMPTY_LAYERS = tuple(
+    getattr(cache_utils, name) for name in ["DummyLayer"] if hasattr(cache_utils, name)
+)
+
 # Cache layers that completions can share and that gradients flow back through. Linear
 # attention, convolutions and the like overwrite their states at every token, and these
 # states can differ from those of a pass over the whole text.
-_SHARED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
+_SHARED = (DynamicLayer, DynamicSlidingWindowLayer, *EMPTY_LAYERS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,11 +2,13 @@
 
     pip install -e ".[train]"
     python -m probes.studies.training SETTINGS.yaml [--quick] [--so-far] [--out DIR]
+                                               [--processes N]
 
 A step along an estimate with error E = MSE / ||g||^2 gains, at its own best size, 1/(1 + E)
 of what the true gradient would (`mse_lab/mse/progress.py`); `training_law` has what follows
 from that, and `training_runs` what is trained. `prediction.csv` is written first. Each run,
 one row of `runs.csv`, is appended when it ends: a start after a kill makes the others.
+Set OMP_NUM_THREADS=1 where several processes train.
 `comparison.csv` and `training.png` are of what has run.
 """
 
@@ -69,7 +71,7 @@ class RunsFile:
             os.fsync(file.fileno())
 
 
-def study(settings: Settings, folder: Path, so_far: bool) -> None:
+def study(settings: Settings, folder: Path, so_far: bool, processes: int) -> None:
     """Predict, train what is missing, compare, draw."""
     prompts = len(load_prompts(settings.load_probe().prompts, PROJECT))
     predicted = predict(settings, read_constants(Path(settings.advice), prompts))
@@ -77,7 +79,7 @@ def study(settings: Settings, folder: Path, so_far: bool) -> None:
     with lock(folder):
         todo = [] if so_far else file.missing(runs)
         write_table(folder / "prediction.csv", predicted)
-        for left, trained in enumerate(train_all(todo, settings), 1 - len(todo)):
+        for left, trained in enumerate(train_all(todo, settings, processes), 1 - len(todo)):
             file.append(*trained)
             print(f"{' '.join(map(str, trained[0]))}: {-left} left", flush=True)
         comparison = compare(file.read(), settings, predicted)
@@ -101,6 +103,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("settings", type=Path, metavar="SETTINGS.yaml")
     parser.add_argument("--quick", action="store_true", help="eight short runs, a minute")
     parser.add_argument("--so-far", action="store_true", help="train nothing; compare")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="at a time")
     parser.add_argument("--out", type=Path, metavar="DIR")
     given = parser.parse_args(words)
 
@@ -108,7 +111,7 @@ def main(words: Sequence[str] | None = None) -> int:
         settings = load_settings(given.settings)
         settings = settings.shortened() if given.quick else settings
         default = Path("results") / f"{given.settings.stem}{'-quick' * given.quick}"
-        study(settings, given.out or default, given.so_far)
+        study(settings, given.out or default, given.so_far, given.processes)
         return 0
 
     return exit_status_of(command)

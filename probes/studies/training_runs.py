@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -301,9 +302,30 @@ def train(run: Run, task: Task) -> Trained:
     return run, values, time.monotonic() - began
 
 
-def train_all(runs: Sequence[Run], settings: Settings) -> Iterator[Trained]:
-    """Train runs one after another; yield each when it ends."""
-    if runs:
-        task = Task(settings)
+class _Worker:
+    """What a process trains."""
+
+    task: Task
+
+    @classmethod
+    def begin(cls, settings: Settings) -> None:
+        cls.task = Task(settings)
         gc.freeze()  # The trainer collects garbage when a run ends: not among all modules.
-        yield from (train(run, task) for run in runs)
+
+    @classmethod
+    def train(cls, run: Run) -> Trained:
+        return train(run, cls.task)
+
+
+def train_all(runs: Sequence[Run], settings: Settings, processes: int) -> Iterator[Trained]:
+    """Train runs, one in each process at a time; yield each when it ends."""
+    if not runs:
+        return
+    if processes == 1:
+        _Worker.begin(settings)
+        yield from map(_Worker.train, runs)
+    else:
+        # A process that has begun to use a GPU cannot be forked.
+        start = get_context("spawn")
+        with start.Pool(processes, _Worker.begin, [settings]) as pool:
+            yield from pool.imap_unordered(_Worker.train, runs)

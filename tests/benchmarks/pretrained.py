@@ -56,15 +56,25 @@ STEPS = ("draw", "reward", *SCORING, "all else")
 
 
 class Clock:
-    """Processor seconds by step; a step inside another is not counted twice."""
+    """Seconds by step; a step inside another is not counted twice.
 
-    def __init__(self) -> None:
+    They are the processor's; or, with a model on a GPU, those until the GPU is done.
+    """
+
+    def __init__(self, device: torch.device | None = None) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
         self._running: list[str] = []
-        self._since = time.process_time()
+        self._cuda = device is not None and device.type == "cuda"
+        self._since = self._now()
+
+    def _now(self) -> float:
+        if self._cuda:
+            torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time()
 
     def _turn(self) -> None:
-        now = time.process_time()
+        now = self._now()
         if self._running:
             self.seconds[self._running[-1]] += now - self._since
         self._since = now
