@@ -36,6 +36,21 @@ EMPTY_LAYERS = tuple(
 _SHARED = (DynamicLayer, DynamicSlidingWindowLayer, *EMPTY_LAYERS)
 
 
+@contextmanager
+def _without_plans() -> Iterator[None]:
+    """Leave out cuDNN's attention, which plans anew for each shape.
+
+    A completion that is drawn has a new shape at every token: on an H100 24 tokens of a
+    model of 0.5B took 2.8 times as long with the plans.
+    """
+    used = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(used)
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
     """A loaded policy: the model in evaluation mode, and the settings that define it."""
@@ -83,7 +98,8 @@ class Policy:
         past = {"use_cache": False}
         if cache is not None:
             past = {"use_cache": True, "past_key_values": cache}
-        return self.model(tokens_NT, logits_to_keep=kept, **past).logits
+        with _without_plans():
+            return self.model(tokens_NT, logits_to_keep=kept, **past).logits
 
     def scaled(self, logits: Tensor) -> Tensor:
         """Divide logits (..., V) by the temperature, in float32 or float64.

@@ -40,6 +40,9 @@ BUCKETS = 2**15 - 1
 # Of sketches of single scores, a block of which is in memory at a time.
 SCORE_BUCKETS = 2**20 - 1
 
+# Rows that a GPU folds at once: some 30 MB of float32.
+GPU_ROWS = 256
+
 # All prompts' vectors together, on disk and, at the end, in memory.
 EXACT_BYTES = 2**28
 
@@ -109,13 +112,36 @@ class Sketch:
             self._signs = self._signs.to(self._sums)
         while len(flat):
             row, place = divmod(at, buckets)
-            part, flat = flat[: buckets - place], flat[buckets - place :]
-            shift, negative = divmod(self._turns[row], 2)
-            signs = self._signs[place : place + len(part)]
-            # What goes beyond the last bucket is put around in the end.
-            to = self._sums[place + shift : place + shift + len(part)]
-            to.addcmul_(part.to(signs), signs, value=1 - 2 * negative)
+            whole = 0 if place else min(len(flat) // buckets, self._together(flat.device))
+            end = whole * buckets if whole > 1 else buckets - place
+            part, flat = flat[:end].to(self._signs), flat[end:]
+            if whole > 1:
+                self._add_rows(row, part.view(whole, buckets))
+            else:
+                self._add_part(row, place, part)
             at += len(part)
+
+    @staticmethod
+    def _together(device: torch.device) -> int:
+        """How many rows are folded at once: on a GPU a call costs more than a row."""
+        return 1 if device.type == "cpu" else GPU_ROWS
+
+    def _add_part(self, row: int, place: int, part: Tensor) -> None:
+        """Add numbers of one row from a place on."""
+        shift, negative = divmod(self._turns[row], 2)
+        signs = self._signs[place : place + len(part)]
+        # What goes beyond the last bucket is put around in the end.
+        to = self._sums[place + shift : place + shift + len(part)]
+        to.addcmul_(part, signs, value=1 - 2 * negative)
+
+    def _add_rows(self, row: int, rows_RK: Tensor) -> None:
+        """Add whole rows, in an order of additions that is always the same."""
+        count, buckets = rows_RK.shape
+        turns_R = torch.tensor(self._turns[row : row + count], device=rows_RK.device)
+        bucket_K = torch.arange(buckets, device=rows_RK.device)
+        place_RK = (bucket_K - turns_R[:, None] // 2) % buckets
+        signs_R = (1 - 2 * (turns_R % 2)).to(rows_RK)
+        self._sums[:buckets] += signs_R @ (rows_RK * self._signs).gather(1, place_RK)
 
     def add(self, name: str, parts: Iterable[Tensor]) -> None:
         """Fold a parameter's gradient in."""

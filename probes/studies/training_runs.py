@@ -11,6 +11,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from itertools import groupby
 from multiprocessing import get_context
 from typing import Any
@@ -302,30 +304,28 @@ def train(run: Run, task: Task) -> Trained:
     return run, values, time.monotonic() - began
 
 
-class _Worker:
-    """What a process trains."""
+@cache
+def _begin(settings: str) -> Task:
+    """Load what a process trains, once."""
+    task = Task(Settings.model_validate_json(settings))
+    gc.freeze()  # The trainer collects garbage when a run ends: not among all modules.
+    return task
 
-    task: Task
 
-    @classmethod
-    def begin(cls, settings: Settings) -> None:
-        cls.task = Task(settings)
-        gc.freeze()  # The trainer collects garbage when a run ends: not among all modules.
-
-    @classmethod
-    def train(cls, run: Run) -> Trained:
-        return train(run, cls.task)
+def _train_in_process(run: Run, settings: str) -> Trained:
+    return train(run, _begin(settings))
 
 
 def train_all(runs: Sequence[Run], settings: Settings, processes: int) -> Iterator[Trained]:
     """Train runs, one in each process at a time; yield each when it ends."""
-    if not runs:
-        return
+    text = settings.model_dump_json()
     if processes == 1:
-        _Worker.begin(settings)
-        yield from map(_Worker.train, runs)
-    else:
-        # A process that has begun to use a GPU cannot be forked.
-        start = get_context("spawn")
-        with start.Pool(processes, _Worker.begin, [settings]) as pool:
-            yield from pool.imap_unordered(_Worker.train, runs)
+        yield from (_train_in_process(run, text) for run in runs)
+        return
+    # What has begun to use a GPU cannot be forked.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"))
+    try:
+        ended = as_completed([pool.submit(_train_in_process, run, text) for run in runs])
+        yield from (one.result() for one in ended)
+    finally:
+        pool.shutdown(cancel_futures=True)

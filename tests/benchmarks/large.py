@@ -1,16 +1,12 @@
 """What does a batch of an advice cost at the shapes of large models, on this device?
 
     python tests/benchmarks/large.py 0.5B 1.5B 7B [--lora RANK] [--tokens 512] [--out FILE]
-    python tests/benchmarks/large.py --precision 0.5B
 
 Random weights in bfloat16, in the shapes of Qwen2.5; half of the completions are right. A
 batch of 8 prompts of 200 tokens, with 16 completions each, is drawn and scored by the code
 that an advice runs, by the clock of `pretrained.py`. Beside it the same completions go
 through a plain forward and backward pass, as many at once as there is memory for, and
 `generate` draws as many. A row of the table is one shape.
-
-`--precision` compares Gram matrices of four scores, and of four plain gradients, in three
-precisions with that of the gradients in float64.
 """
 
 import argparse
@@ -21,7 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import transformers
 
@@ -30,7 +25,6 @@ sys.path += map(str, Path(__file__).resolve().parents[1:3])
 from benchmarks.cases import PARITY
 from benchmarks.pretrained import SCORING, Clock, generate, measure
 from mse_lab.api.measure import in_memory_inputs
-from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
@@ -38,7 +32,6 @@ from mse_lab.run.advise import LARGEST_BLOCK
 from mse_lab.run.context import make_subject
 from mse_lab.run.in_memory import borrow_model
 from mse_lab.run.subject import Subject
-from mse_lab.scores.score_block import score_block
 
 PROMPTS, PROMPT_TOKENS, COMPLETIONS, VOCABULARY = 8, 200, 16, 151_936
 
@@ -149,8 +142,9 @@ def measure_shape(
                 torch.nn.init.normal_(weight, std=0.01)
     with subject_of(model, tokens) as subject:
         batch = tuple((at, 0, COMPLETIONS) for at in range(PROMPTS))
-        # Kernels are loaded and chosen in the first passes.
-        measure(subject, batch[:1], Clock(device))
+        measure(
+            subject, batch[:1], Clock(device)
+        )  # Kernels are loaded in the first passes.
         clock = Clock(device)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -189,48 +183,16 @@ def measure_shape(
     }
 
 
-def gram_of_gradients(policy: Policy, prompt: list[int], block: Completions) -> Floats:
-    """Form the Gram matrix of the scores, each by plain autograd."""
-    scores = []
-    for at in range(len(block)):
-        with torch.enable_grad(), policy.differentiable():
-            sequence_log_probs(policy, prompt, block[at : at + 1]).sum().backward()
-            parts = [one.grad.flatten().double() for one in policy.parameters.values()]
-        scores.append(torch.cat(parts))
-    stacked = torch.stack(scores)
-    return (stacked @ stacked.T).cpu().numpy()
-
-
-def precision(name: str, device: torch.device) -> None:
-    """Print how far Gram matrices are from that of gradients in float64, of one model."""
-    model, drawn, grams = build(SHAPES[name], torch.bfloat16, device), None, {}
-    for dtype in (torch.bfloat16, torch.float32, torch.float64):
-        with subject_of(model.to(dtype), 64) as subject:
-            if drawn is None:
-                [drawn] = subject.source.read(subject, [0], "precision", range(4))
-            policy, prompt, kind = subject.policy, subject.tokens[0], str(dtype)[6:]
-            grams[f"scores, {kind}"] = score_block(policy, prompt, drawn, None).gram_NN
-            grams[f"gradients, {kind}"] = gram_of_gradients(policy, prompt, drawn)
-    truth = grams.pop("gradients, float64")
-    for what, gram in grams.items():
-        away = np.linalg.norm(gram - truth) / np.linalg.norm(truth)
-        print(f"{name}: {what}: {away:.1e}", flush=True)
-
-
 def main() -> None:
     """Measure what the arguments ask for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("shapes", nargs="+", choices=SHAPES)
-    parser.add_argument("--precision", action="store_true")
     parser.add_argument("--lora", type=int, metavar="RANK")
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--out", type=Path, metavar="FILE")
     given = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for name in given.shapes:
-        if given.precision:
-            precision(name, device)
-            continue
         row = measure_shape(name, given.lora, given.tokens, device)
         print(row, flush=True)
         if given.out:

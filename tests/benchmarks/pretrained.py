@@ -136,7 +136,7 @@ def plain_pass(policy: Policy, prompt: list[int], distinct: Completions) -> None
 def generate(subject: Subject, batch: Batch) -> None:
     """Draw as many completions of the same prompts as transformers does."""
     prompts = [subject.tokens[item[0]] for item in batch for _ in range(*item[1:])]
-    given = torch.tensor(prompts)
+    given = torch.tensor(prompts, device=subject.policy.device)
     settings = {"do_sample": True, "top_k": 0, "pad_token_id": 0}
     subject.policy.model.generate(
         given,

@@ -61,6 +61,15 @@ def test_parameters_do_not_meet_in_the_mean():
     assert np.var(found) > 0.5 / K
 
 
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_rows_that_a_gpu_folds_at_once_are_those_of_the_loop(name, monkeypatch):
+    """1,000 numbers in rows of 63, from the beginning of the first row or within one."""
+    vector = normal(torch.Generator().manual_seed(0))
+    one_by_one = sketch(name, vector, 3)
+    monkeypatch.setattr(Sketch, "_together", staticmethod(lambda _: 4))
+    np.testing.assert_allclose(sketch(name, vector, 3), one_by_one, rtol=1e-5, atol=1e-5)
+
+
 def test_places_without_signs_would_be_seen(monkeypatch):
     """Negative control: numbers of one sign meet those of other rows in step."""
     monkeypatch.setattr(sketches, "_signs", lambda _, count: np.ones(count, np.int64))
