@@ -13,7 +13,7 @@ loss, GRPO-type stands for it, and the rows say so.
 Estimators whose mean no law gives are not judged.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -42,10 +42,8 @@ from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.mse.rule import cheapest
 from mse_lab.probe.schema import EstimatorEntry
 
-# No training knows the best constant of a prompt; it bounds what a baseline could save.
-BOUND = "best-constant"
-
-# Estimators of a probe that are not judged: others stand for them.
+# Estimators of a probe that are not judged: others stand for them, or no training can
+# know what they do.
 _COMPARED = (*CONSTANT, "oracle", "centred")
 
 # The user's own loss and size; other sizes of it; the cheapest that the same trainer can be
@@ -68,24 +66,29 @@ class PriceList:
 
     evidence: Evidence
 
-    @property
-    def _entry(self) -> EstimatorEntry:
-        """The loss that is priced."""
-        entry = self.evidence.setting.estimator
-        return entry if self.of_loss and entry is not None else "grpo"
-
     @cached_property
     def of_loss(self) -> bool:
         """Whether the user's own loss is known at its size, else GRPO-type is priced."""
         question = self.evidence.question
-        return question.estimator is not None and self._is_known(question.estimator)
+        entry = question.estimator
+        return entry is not None and bool(self._find_aims(entry, [question.present]))
 
-    def _is_known(self, entry: EstimatorEntry) -> bool:
-        question, table = self.evidence.question, self.evidence.table
-        kept = without_batch(entry)
+    @property
+    def _entry(self) -> EstimatorEntry:
+        """The loss that is priced."""
+        entry = self.evidence.question.estimator
+        return entry if self.of_loss and entry is not None else "grpo"
+
+    def _find_aims(self, entry: EstimatorEntry, sizes: Sequence[int]) -> dict[int, Aim]:
+        """Where an estimator points, by a law or by replicates; {} where that is unknown.
+
+        One that is biased has a direction only where ||g||^2 is significantly positive.
+        """
+        table, kept = self.evidence.table, without_batch(entry)
         unbiased = kept in CONSTANT or base_name(kept) in GRPO_TYPE
-        known = unbiased or table.knows_gradient(question.level)
-        return known and bool(find_aims(table, entry, [question.present]))
+        unbiased = unbiased or find_estimator(entry).unbiased
+        known = unbiased or table.knows_gradient(self.evidence.level)
+        return find_aims(table, entry, sizes) if known else {}
 
     @cached_property
     def base(self) -> Aim:
@@ -106,14 +109,10 @@ class PriceList:
 
     def best_of(self, entry: EstimatorEntry) -> tuple[int, Estimate] | None:
         """Price an estimator at the size of least cost; None where nothing gives it."""
-        table, question = self.evidence.table, self.evidence.question
-        kept = without_batch(entry)
-        if kept in CONSTANT:
-            return 1, self.price_of(entry, 1)
-        estimator = find_estimator(entry)
-        aims = find_aims(table, entry, question.compared) or self._by_replicates(estimator)
-        unbiased = estimator.unbiased or base_name(kept) in GRPO_TYPE
-        if not aims or not (unbiased or table.knows_gradient(question.level)):
+        question, constant = self.evidence.question, without_batch(entry) in CONSTANT
+        aims = self._find_aims(entry, [1] if constant else question.compared)
+        aims = aims or self._by_replicates(find_estimator(entry))
+        if not aims:
             return None
         costs = {
             size: float(aim.cost(question.completions)[0]) for size, aim in aims.items()
@@ -139,16 +138,16 @@ class PriceList:
 
     def _others(self) -> dict[str, EstimatorEntry]:
         """The estimators to price beside the present one, by name."""
-        evidence = self.evidence
-        constant = [name for name in CONSTANT if name != BOUND or evidence.drawn is None]
-        entries: list[EstimatorEntry] = ["grpo", "best-constant-loo", TRAINERS_DEFAULT]
-        entries += [one for one in evidence.entries if base_name(one) not in _COMPARED]
-        found = {find_estimator(entry).name: entry for entry in entries}
-        return {name: name for name in constant} | {
-            name: entry
-            for name, entry in found.items()
-            if name not in _COMPARED and self._applies(find_estimator(entry))
+        others: dict[str, EstimatorEntry] = {
+            "vanilla": "vanilla",
+            "batch-mean": "batch-mean",
         }
+        entries = ("grpo", "best-constant-loo", TRAINERS_DEFAULT, *self.evidence.entries)
+        for entry in entries:
+            estimator = find_estimator(entry)
+            if base_name(entry) not in _COMPARED and self._applies(estimator):
+                others[estimator.name] = entry
+        return others
 
     def _applies(self, estimator: Estimator) -> bool:
         table = self.evidence.table
@@ -174,12 +173,11 @@ class PriceList:
             cost = self.price_of(self._entry, ruling.best)
             yield Price("same loss", name, ruling.best, cost)
             seen.add((name, ruling.best))
-        usable = [one for one in self.alternatives if one[0] != BOUND]
         trainer = self.evidence.setting.trainer
-        same = [one for one in usable if reachable(trainer, one[0])]
-        kinds: list[tuple[PriceRow, list[tuple[str, int, Estimate]]]]
-        kinds = [("same trainer", same), ("any", usable)]
-        for row, found in kinds:
+        same = [one for one in self.alternatives if reachable(trainer, one[0])]
+        kinds: dict[PriceRow, list[tuple[str, int, Estimate]]]
+        kinds = {"same trainer": same, "any": self.alternatives}
+        for row, found in kinds.items():
             if found and found[0][:2] not in seen:
                 seen.add(found[0][:2])
                 yield Price(row, *found[0])

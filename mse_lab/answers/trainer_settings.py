@@ -22,7 +22,6 @@ DISPLAY_NAMES = {
     "grpo": "GRPO-type (RLOO)",
     "vanilla": "vanilla (no baseline)",
     "batch-mean": "batch-mean baseline",
-    "best-constant": "bound: best baseline per prompt",
     "grpo-std": "GRPO with std",
 }
 

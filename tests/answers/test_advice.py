@@ -278,7 +278,6 @@ def test_prices_against_a_known_population(known, prices):
     for name, entry in {
         "vanilla": "vanilla",
         "batch-mean": "batch-mean",
-        "best-constant": "best-constant",
         "grpo-std(eps=0.0001, length=token-batch)": DEFAULT.estimator,
         "maxrl": "maxrl",
     }.items():

@@ -1,0 +1,396 @@
+"""Weights: hand values of every estimator, slow loops, and the slopes that are known."""
+
+from dataclasses import replace
+from functools import partial
+from math import comb, sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+from toy import make_batch, make_groups, toy_policy
+
+from mse_lab.errors import InputError
+from mse_lab.estimators import ESTIMATORS, find_estimator
+from mse_lab.estimators.objectives import grpo_loo_std, grpo_std, median, quantile
+
+FOUR = [1, 2, 3, 4]
+GROUP = [1, 0, 0, 0]
+BATCH = (GROUP, [1, 1, 0, 0])
+
+
+def named(name, **parameters):
+    return {"name": name, **parameters}
+
+
+def weights_of(entry, groups):
+    return find_estimator(entry).weights(groups)
+
+
+# An estimator, the rewards of one group or of a batch, and the weights by hand. Lengths and
+# norms are 1, 2, 3, 4; V is 1/4 and b* 1/2.
+HAND = [
+    ("vanilla", GROUP, [1, 0, 0, 0]),
+    ("oracle", GROUP, [3 / 4, -1 / 4, -1 / 4, -1 / 4]),
+    ("best-constant", GROUP, [1 / 2, -1 / 2, -1 / 2, -1 / 2]),
+    # The others' means: 0 for the right one, 1/3 for each wrong one.
+    ("grpo", GROUP, [1, -1 / 3, -1 / 3, -1 / 3]),
+    ("centred", GROUP, [3 / 4, -1 / 4, -1 / 4, -1 / 4]),
+    # Without the first, no reward; without i, 1 of the remaining 10 - i.
+    ("best-constant-loo", GROUP, [1, -1 / 8, -1 / 7, -1 / 6]),
+    ("opo-loo", GROUP, [1, -1 / 8, -1 / 7, -1 / 6]),
+    # b = 1 * 1 / (1 + 2 + 3 + 4).
+    ("opo", GROUP, [9 / 10, -1 / 10, -1 / 10, -1 / 10]),
+    # Zbar = 1/4, s^2 = (9 + 3) / 16 / 3 = 1/4: 3/4 / (1/2) and -1/4 / (1/2).
+    ("grpo-std", GROUP, [1.5, -0.5, -0.5, -0.5]),
+    # s^2 = (9 + 3) / 16 / 4 = 3/16: 3/4 / (sqrt 3 / 4) = sqrt 3.
+    (named("grpo-std", ddof=0), GROUP, np.array([3, -1, -1, -1]) / sqrt(3)),
+    # grpo's 1, -1/3, -1/3, -1/3 by s = 1/2.
+    ("grpo-loo-std", GROUP, [2, -2 / 3, -2 / 3, -2 / 3]),
+    # med = 0, MAD = 0; three stand at the median, one is not counted: 4/3 * 1 / 1e-3.
+    ("median", GROUP, [4000 / 3, 0, 0, 0]),
+    # med = 2, distances 2, 1, 0, 1, 5, MAD = 1: 5/4 * distance / (1 + 1).
+    (named("median", eps=1), [0, 1, 2, 3, 7], [-1.25, -0.625, 0, 0.625, 3.125]),
+    # med = 1/2, every distance 1/2 and none at it, MAD = 1/2: no factor 4/3.
+    (named("median", eps=0.5), [1, 1, 0, 0], [0.5, 0.5, -0.5, -0.5]),
+    # F(0) = 3/4 >= 0.4, so b = 0; s = 1/2.
+    ("quantile", GROUP, [2, 0, 0, 0]),
+    # Three right of four: F(0) = 1/4 < 0.4, so b = 1; s = 1/2.
+    ("quantile", [1, 1, 1, 0], [0, 0, 0, -2]),
+    # Zbar = 1/4: 3/4 / (1/4) and -1/4 / (1/4).
+    ("maxrl", GROUP, [3, -1, -1, -1]),
+    # k C(3, k-1) / C(3, k-1) = k with one right of four.
+    (named("pass-at-k", k=2), GROUP, [2, 0, 0, 0]),
+    (named("pass-at-k", k=4), GROUP, [4, 0, 0, 0]),
+    # Two right: k = 2 gives 2 C(2, 1) / C(3, 1) = 4/3, k = 4 gives 4 C(2, 3) / 1 = 0.
+    (named("pass-at-k", k=2), [1, 0, 1, 0], [4 / 3, 0, 4 / 3, 0]),
+    (named("pass-at-k", k=4), [1, 0, 1, 0], [0, 0, 0, 0]),
+    # k = 1 is vanilla.
+    (named("pass-at-k", k=1), [1, 0, 1, 1], [1, 0, 1, 1]),
+    # The other prompt's mean: 1/2 for the first, 1/4 for the second.
+    ("global-mean", BATCH, np.array([[2, -2, -2, -2], [3, 3, -1, -1]]) / 4),
+    # m = 3/8, s^2 = (3 * 25 + 5 * 9) / 64 / 7 = 15/56.
+    (
+        "reinforce++",
+        BATCH,
+        np.array([[5, -3, -3, -3], [5, 5, -3, -3]]) / 8 / sqrt(15 / 56),
+    ),
+    # The groups' own means, 1/4 and 1/2, by the same s.
+    ("batch-std", BATCH, np.array([[3, -1, -1, -1], [2, 2, -2, -2]]) / 4 / sqrt(15 / 56)),
+    # One other prompt: s = 0, v > 0, so lam = 1/2 * 1: half grpo, half global-mean.
+    # First: 1/2 (1, -1/3, -1/3, -1/3) + 1/2 (1/2, -1/2, -1/2, -1/2).
+    # Second: 1/2 (2/3, 2/3, -2/3, -2/3) + 1/2 (3/4, 3/4, -1/4, -1/4).
+    ("shrinkage", BATCH, np.array([[18, -10, -10, -10], [17, 17, -11, -11]]) / 24),
+    # Means 1/4, 1/2: m = 3/8, v = 1/32, concentration 15/64 * 32 - 1 = 13/2,
+    # a = 39/16, b = 65/16, so the law is Beta(29/16, 113/48).
+    (
+        "bnpo",
+        BATCH,
+        np.array([[3, -1, -1, -1], [2, 2, -2, -2]])
+        / 4
+        / stats.beta(29 / 16, 113 / 48).pdf([1 / 4, 1 / 2])[:, None],
+    ),
+    # Means 0, 1/4, 1: m = 5/12, v = 13/48, concentration 35/144 * 48/13 - 1 = -4/39, so
+    # a and b are below 0, the law is Beta(1, 1) and its density 1.
+    (
+        "bnpo",
+        ([0, 0, 0, 0], GROUP, [1, 1, 1, 1]),
+        [[0, 0, 0, 0], [0.75, -0.25, -0.25, -0.25], [0, 0, 0, 0]],
+    ),
+    # Equal means: a point, whose density is infinite.
+    ("bnpo", ([1, 0, 0], [0, 1, 0], [0, 0, 1]), np.zeros((3, 3))),
+]
+
+
+@pytest.mark.parametrize(("entry", "rewards", "expected"), HAND, ids=str)
+def test_by_hand(entry, rewards, expected):
+    rewards = np.atleast_2d(rewards)[:, None]
+    size = rewards.shape[-1]
+    counts = np.arange(1, size + 1)
+    groups = make_groups(rewards, counts, counts, value=0.25, best_constant=0.5)
+    found = weights_of(entry, groups)
+    np.testing.assert_allclose(found[:, 0], np.atleast_2d(expected), rtol=1e-12)
+
+
+def test_every_estimator_has_a_value_by_hand():
+    assert {find_estimator(entry).name.partition("(")[0] for entry, *_ in HAND} == {
+        *ESTIMATORS
+    }
+
+
+def test_equal_lengths_and_norms_give_the_plain_means():
+    group = make_groups(np.random.default_rng(0).normal(size=(2, 3, 5)), lengths=7)
+    for one, plain in {
+        "opo": "centred",
+        "opo-loo": "grpo",
+        "best-constant-loo": "grpo",
+    }.items():
+        np.testing.assert_allclose(
+            weights_of(one, group), weights_of(plain, group), rtol=1e-12
+        )
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_leaving_out_is_a_loop_over_the_others(size):
+    rng = np.random.default_rng(size)
+    rewards, norms2 = rng.normal(size=size), rng.uniform(0.1, 9, size=size)
+    group = make_groups(rewards, norms2=norms2)
+    for name, by in (("grpo", np.ones(size)), ("best-constant-loo", norms2)):
+        expected = [
+            rewards[i] - np.average(np.delete(rewards, i), weights=np.delete(by, i))
+            for i in range(size)
+        ]
+        np.testing.assert_allclose(weights_of(name, group)[0, 0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("own", [1.0, 1e30])
+def test_scores_of_zero_take_the_plain_mean_of_the_others(own):
+    """Completion 1 has others without a score: their mean is 1/2; others have it alone."""
+    found = weights_of("best-constant-loo", make_groups([0, 1, 0], norms2=[own, 0, 0]))
+    assert found.tolist() == [[[-0.5, 1, 0]]]
+
+
+@pytest.mark.parametrize("size", [5, 8, 20, 25])
+@pytest.mark.parametrize("level", [0.2, 0.28, 0.4, 0.6])
+def test_quantile_baseline_is_zero_up_to_one_minus_level(size, level):
+    """Counted in whole percents, which no rounding touches."""
+    for right in range(1, size):
+        found = quantile(make_groups([1] * right + [0] * (size - right)), level=level)[0, 0]
+        rewards_the_right = 100 * right <= (100 - round(100 * level)) * size
+        assert (found[0] > 0) == rewards_the_right
+        assert (found[-1] < 0) == (not rewards_the_right)
+
+
+def slope(weights, size, value):
+    """Exact slope for rewards in {0, 1}: <E g_hat, g> / ||g||^2, c right ~ Binomial."""
+    total = 0.0
+    for right in range(size + 1):
+        probability = comb(size, right) * value**right * (1 - value) ** (size - right)
+        rewards = np.array([1.0] * right + [0.0] * (size - right))
+        found = weights(make_groups(rewards))[0, 0]
+        total += probability * found @ (rewards / value - (1 - rewards) / (1 - value))
+    return total / size
+
+
+@pytest.mark.parametrize("value", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize(
+    ("size", "ddof", "expected"),
+    [(2, 0, 1.0), (3, 0, sqrt(2)), (2, 1, sqrt(1 / 2)), (3, 1, sqrt(4 / 3))],
+)
+def test_slope_of_small_groups(size, ddof, expected, value):
+    """G = 2: w = +-1 whenever they differ. G = 3: sqrt 2 and 1 / sqrt 2. Any V."""
+    found = slope(partial(grpo_std, ddof=ddof), size, value)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.2, 0.5])
+@pytest.mark.parametrize("size", [2, 5, 16])
+def test_slope_of_grpo_std_as_documented(size, value):
+    roots = sum(
+        comb(size, c) * value**c * (1 - value) ** (size - c) * sqrt(c * (size - c))
+        for c in range(size + 1)
+    )
+    expected = sqrt((size - 1) / size**3) * roots / (value * (1 - value))
+    assert slope(grpo_std, size, value) == pytest.approx(expected, rel=1e-12)
+    loo = slope(grpo_loo_std, size, value)
+    assert loo == pytest.approx(expected * size / (size - 1), rel=1e-12)
+
+
+def test_slope_of_grpo_std_tends_to_the_arcsine():
+    """d/dV 2 arcsin sqrt V = 1 / sqrt(V (1-V)); the gap shrinks like 1/G."""
+    limit = 1 / sqrt(0.3 * 0.7)
+    gaps = [abs(slope(grpo_std, size, 0.3) - limit) for size in (50, 100, 200)]
+    assert gaps[2] < 0.01 * limit
+    assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.05)
+    assert gaps[1] / gaps[2] == pytest.approx(2, rel=0.05)
+
+
+@pytest.mark.parametrize("size", [3, 5, 9])
+def test_slope_of_median_in_odd_groups_as_documented(size):
+    value, total = 0.3, 0.0
+    for c in range(size + 1):
+        probability = comb(size, c) * value**c * (1 - value) ** (size - c)
+        total += probability * (c / value if 2 * c < size else (size - c) / (1 - value))
+    expected = total / (1e-3 * (size - 1))
+    assert slope(median, size, value) == pytest.approx(expected, rel=1e-12)
+
+
+def numeric_gradient(toy, objective, step=1e-5):
+    """Central differences of objective(V) by every logit, (P, D)."""
+    gradient = np.empty(toy.logits_PC.shape)
+    for prompt, logit in np.ndindex(*gradient.shape):
+        values = []
+        for sign in (1, -1):
+            moved = toy.logits_PC.copy()
+            moved[prompt, logit] += sign * step
+            values.append(objective(replace(toy, logits_PC=moved).value_P[prompt]))
+        gradient[prompt, logit] = (values[0] - values[1]) / (2 * step)
+    return gradient
+
+
+def truncated_log(value, order):
+    return -sum((1 - value) ** k / k for k in range(1, order + 1))
+
+
+def pass_at(value, k):
+    return 1 - (1 - value) ** k
+
+
+@pytest.mark.parametrize(
+    ("entry", "size", "objective", "other"),
+    [
+        *(
+            (named("pass-at-k", k=k), size, partial(pass_at, k=k), partial(pass_at, k=1))
+            for size, k in ((2, 2), (3, 2), (3, 3), (4, 2), (4, 3), (4, 4))
+        ),
+        # Order G - 1, and not G.
+        *(
+            ("maxrl", size, *(partial(truncated_log, order=n) for n in (size - 1, size)))
+            for size in (2, 3, 4)
+        ),
+    ],
+)
+def test_unbiased_for_its_own_objective(entry, size, objective, other):
+    """Differences of step 1e-5 are exact to 1e-9 here, the enumeration to 1e-15."""
+    toy = toy_policy(prompts=2)
+    found = toy.mean_estimate(find_estimator(entry), size)
+    np.testing.assert_allclose(found, numeric_gradient(toy, objective), atol=1e-9)
+    assert abs(found - numeric_gradient(toy, other)).max() > 0.01
+
+
+WEIGHTS = np.array([[[1.0, -1.0]], [[2.0, 0.0]]])
+LENGTHS = np.array([[[1, 3]], [[2, 10]]])
+BY_LENGTH = {
+    "none": [[1, -1], [2, 0]],
+    "sequence": [[1, -1 / 3], [1, 0]],
+    # G / sum_j l_j: 2/4 and 2/12.
+    "token": [[1 / 2, -1 / 2], [1 / 3, 0]],
+    # P G / sum l: 4/16 for all, as in DAPO's mean over all tokens.
+    "token-batch": [[1 / 4, -1 / 4], [1 / 2, 0]],
+}
+
+
+@pytest.mark.parametrize("length", BY_LENGTH)
+def test_the_length_dial_by_hand(length):
+    """Of vanilla, with a replicate beside it whose completions are five times as long."""
+    turned = find_estimator(named("vanilla", length=length))
+    both = np.concatenate([LENGTHS, 5 * LENGTHS], axis=1)
+    found = turned.weights(make_groups(np.repeat(WEIGHTS, 2, axis=1), both))
+    expected = np.array(BY_LENGTH[length], dtype=float)
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-14)
+    longer = expected if length == "none" else expected / 5
+    np.testing.assert_allclose(found[:, 1], longer, rtol=1e-14)
+    assert turned.name == f"vanilla(length={length})"
+    assert turned.unbiased == turned.reward_only == (length == "none")
+    assert turned.group_local == (length != "token-batch")
+    two = find_estimator(named("grpo-std", eps=0.5, length=length))
+    assert two.name == f"grpo-std(eps=0.5, length={length})"
+
+
+@pytest.fixture
+def random_batches():
+    rng = np.random.default_rng(5)
+    return make_groups(rng.normal(size=(6, 4, 5)) + rng.normal(size=(6, 1, 1)))
+
+
+@pytest.fixture
+def binary_batches():
+    rng = np.random.default_rng(6)
+    chance = rng.uniform(0.1, 0.9, size=(7, 1, 1))
+    return make_groups((rng.uniform(size=(7, 30, 4)) < chance).astype(float))
+
+
+def bnpo_loop(rewards_PG):
+    """BNPO by SciPy's density, a replicate at a time."""
+    means = rewards_PG.mean(1)
+    mean, variance = means.mean(), means.var(ddof=1)
+    concentration = mean * (1 - mean) / variance - 1
+    law = stats.beta(
+        max(1, 1 + mean * concentration / 3), max(1, 1 + (1 - mean) * concentration / 3)
+    )
+    weights = np.zeros(rewards_PG.shape)
+    for row, own in zip(weights, rewards_PG, strict=True):
+        if np.ptp(own) > 0:
+            row[:] = (own - own.mean()) * min(1 / law.pdf(own.mean()), 1e6)
+    return weights
+
+
+def shrinkage_loop(rewards_PG):
+    """The table's equations, word for word."""
+    prompts, size = rewards_PG.shape
+    means = [row.mean() for row in rewards_PG]
+    weights = np.empty(rewards_PG.shape)
+    for x in range(prompts):
+        others = [k for k in range(prompts) if k != x]
+        mu = np.mean([means[k] for k in others])
+        squares = [sum((rewards_PG[k] - means[k]) ** 2) for k in others]
+        v = np.mean(squares) / (size * (size - 1))
+        s = np.mean([(means[k] - mu) ** 2 for k in others])
+        lam = (prompts - 1) / prompts * v / (v + s) if v + s > 0 else 0.0
+        for i in range(size):
+            own = np.delete(rewards_PG[x], i).mean()
+            weights[x, i] = rewards_PG[x, i] - ((1 - lam) * own + lam * mu)
+    return weights
+
+
+def batch_std_loop(rewards_PG):
+    """TRL's scale_rewards="batch": group means, one sample std of all, eps 1e-4."""
+    centred = rewards_PG - rewards_PG.mean(1, keepdims=True)
+    return centred / (rewards_PG.std(ddof=1) + 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("entry", "loop", "kinds"),
+    [
+        ("bnpo", bnpo_loop, ["binary_batches"]),
+        ("shrinkage", shrinkage_loop, ["binary_batches", "random_batches"]),
+        (named("batch-std", eps=1e-4), batch_std_loop, ["random_batches"]),
+    ],
+    ids=["bnpo", "shrinkage", "batch-std"],
+)
+def test_of_a_batch_as_a_loop(entry, loop, kinds, request):
+    for kind in kinds:
+        batches = request.getfixturevalue(kind)
+        found = weights_of(entry, batches)
+        for replicate in range(found.shape[1]):
+            expected = loop(batches.rewards_PRG[:, replicate])
+            np.testing.assert_allclose(found[:, replicate], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_bnpo_caps_the_reciprocal():
+    """Mean 1/300 once and 1/2 elsewhere: alpha is about 51, the density below 1e-100."""
+    rewards = np.zeros((300, 1, 300))
+    rewards[:, 0, :150] = 1
+    rewards[0, 0, 1:] = 0
+    found = weights_of("bnpo", make_groups(rewards))
+    # 1e6 times 1 - 1/300.
+    assert found[0, 0, 0] == pytest.approx(1e6 * 299 / 300, rel=1e-9)
+    assert abs(found[1:]).max() < 1
+
+
+def test_shrinkage_is_grpo_where_the_others_have_no_noise():
+    """Equal rewards inside each other group: v = 0 exactly, though 0.1 does round."""
+    batch = make_batch([1, 0, 0.5], [0.1, 0.1, 0.1], [0.1, 0.1, 0.1])
+    found, plain = (weights_of(name, batch)[0] for name in ("shrinkage", "grpo"))
+    np.testing.assert_array_equal(found, plain)
+
+
+@pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if not e.group_local])
+def test_replicates_are_batches_of_their_own(name, binary_batches):
+    """Any one replicate alone gives the weights it has among the others."""
+    weights = ESTIMATORS[name].weights
+    together = weights(binary_batches)
+    for replicate in range(3):
+        alone = weights(make_groups(binary_batches.rewards_PRG[:, [replicate]]))
+        np.testing.assert_allclose(alone[:, 0], together[:, replicate], atol=1e-13)
+
+
+@pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.smallest_batch > 1])
+def test_one_prompt_is_refused(name):
+    with pytest.raises(InputError, match=f"{name} needs two prompts or more"):
+        ESTIMATORS[name].weights(make_groups(GROUP))
+
+
+@pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.binary])
+def test_rewards_between_are_refused(name):
+    with pytest.raises(InputError, match=f"{name} needs rewards of 0 or 1, not 0.5"):
+        ESTIMATORS[name].weights(make_batch([1, 0.5, 0, 0], GROUP))
