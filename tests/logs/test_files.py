@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import shutil
 
 import pytest
 
@@ -23,106 +22,65 @@ BY_ID = counted(BASE, "id")
 SIZE = len(ROWS)
 
 
-def link(log):
-    (log.parent / "b.jsonl").symlink_to(log)
+def put(log, name, content):
+    """Write a file beside a log, in a folder that may be new."""
+    path = log.parent / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def hard_link(log):
-    os.link(log, log.parent / "b.jsonl")
+def add(log, text):
+    log.write_text(log.read_text() + text)
 
 
-def copy(log):
-    shutil.copy(log, log.parent / "b.jsonl")
-
-
-def copy_below(log):
-    (log.parent / "copy").mkdir()
-    shutil.copy(log, log.parent / "copy/a.jsonl")
-
-
-def zipped(log):
-    log.with_name("a.jsonl.gz").write_bytes(gzip.compress(log.read_bytes()))
-
-
-def data_set(log):
-    write_lines(log.parent / "train.jsonl", [{"question": "a", "answer": "b"}])
-
-
-def broken(log):
-    (log.parent / "b.parquet").write_bytes(b"PAR1 is not enough")
-
-
-def packed(log):
-    (log.parent / "b.csv.xz").write_bytes(b"")
-
-
-def code(log):
-    (log.parent / "c/d").mkdir(parents=True)
-    (log.parent / "c/d/words.csv").write_text("a,b\n1,2\n")
-
-
-def damaged(log):
-    log.write_bytes(log.read_bytes() + b'{"step": 1, "prompt\n')
-
-
-def no_object(log):
-    log.write_text(f"[1]\n{log.read_text()}")
-
-
-def key_twice(log):
-    log.write_text(log.read_text() + '{"prompt_id": 1, "prompt_id": 2, "reward": 1}\n')
-
-
+NO_LOG, NO_JSON = "1 file(s) that are no log: left out", "1 line(s) that are no JSON object"
+# What happens to a log, or lies beside it, and what is said of it.
 SPOILS = {
-    link: "1 link(s) of another file",
-    hard_link: "1 link(s) of another file",
-    copy: "1 copies of another file",
-    copy_below: "1 copies of another file",
-    zipped: "1 copies of another file",
-    data_set: "1 file(s) that are no log: left out",
-    broken: "1 file(s) that are no log: left out",
-    packed: "1 file(s) that are no log: left out",
-    code: "1 file(s) that are no log: left out",
-    damaged: f"1 line(s) that are no JSON object: left out ({{log}}, line {SIZE + 1})",
-    no_object: "1 line(s) that are no JSON object: left out ({log}, line 1)",
-    key_twice: "1 line(s) that are no JSON object",
-}
+    "link": (lambda log: (log.parent / "b.jsonl").symlink_to(log), "1 link(s) of another"),
+    "hard link": (lambda log: os.link(log, log.parent / "b.jsonl"), "1 link(s) of another"),
+    "copy": (lambda log: put(log, "b.jsonl", log.read_bytes()), "1 copies of another file"),
+    "copy below": (lambda log: put(log, "b/a.jsonl", log.read_bytes()), "1 copies of an"),
+    "zipped": (lambda log: put(log, "a.jsonl.gz", gzip.compress(log.read_bytes())),
+        "1 copies of another file"),
+    "data set": (lambda log: put(log, "train.jsonl", '{"question": "a"}\n'), NO_LOG),
+    "table below": (lambda log: put(log, "c/d/words.csv", "a,b\n1,2\n"), NO_LOG),
+    "broken": (lambda log: put(log, "b.parquet", b"PAR1 is not enough"), NO_LOG),
+    "packed": (lambda log: put(log, "b.csv.xz", b""), NO_LOG),
+    "damaged": (lambda log: add(log, '{"step": 1, "prompt\n'),
+        f"{NO_JSON}: left out ({{log}}, line {SIZE + 1})"),
+    "no object": (lambda log: log.write_text(f"[1]\n{log.read_text()}"),
+        f"{NO_JSON}: left out ({{log}}, line 1)"),
+    "key twice": (lambda log: add(log, '{"prompt_id": 1, "prompt_id": 2, "reward": 1}\n'),
+        NO_JSON),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("spoil", SPOILS, ids=lambda spoil: spoil.__name__)
-def test_what_lies_beside_is_counted_and_left_out(tmp_path, spoil):
+@pytest.mark.parametrize("name", SPOILS)
+def test_what_lies_beside_is_counted_and_left_out(tmp_path, name):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
+    spoil, said = SPOILS[name]
     spoil(log)
     found = read(tmp_path)
     numbers = numbers_of(found)
     assert {key: numbers[key] for key in BY_ID} == pytest.approx(BY_ID)
     assert [one["count"] for one in numbers["left_out"]] == [1]
-    assert found.notes[0].startswith(SPOILS[spoil].format(log=log)[:90])
+    assert found.notes[0].startswith(said.format(log=log)[:90])
 
 
 def test_a_link_beside_its_file_in_the_words(tmp_path):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
-    link(log)
+    (tmp_path / "b.jsonl").symlink_to(log)
     assert numbers_of(read([log, log.parent / "b.jsonl", log]))["completions"] == SIZE
 
 
-def cut_line(log, path):
-    path.write_bytes(log.read_bytes()[:-5])
-
-
-def cut_stream(log, path):
-    path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(log.read_bytes())[:-40])
-    path.unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("cut", [cut_line, cut_stream], ids=["line", "stream"])
-def test_a_file_that_ends_early(tmp_path, cut):
-    log = write_lines(tmp_path / "whole" / "a.jsonl", ROWS)
-    (tmp_path / "cut").mkdir()
-    cut(log, tmp_path / "cut" / "a.jsonl")
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+def test_a_file_that_ends_early(tmp_path, suffix):
+    """In half a line, or in the middle of a compressed stream."""
+    whole = write_lines(tmp_path / f"a{suffix}", ROWS).read_bytes()
+    (tmp_path / f"a{suffix}").write_bytes(whole[: -40 if suffix == ".jsonl.gz" else -5])
     with pytest.raises(InputError, match=r"the file ends early; .* by --partial"):
-        read(tmp_path / "cut")
-    found = read(tmp_path / "cut", partial=True)
+        read(tmp_path)
+    found = read(tmp_path, partial=True)
     numbers = numbers_of(found)
     kept = BASE[: numbers["completions"]]
     assert 0 < len(kept) < SIZE
@@ -136,38 +94,24 @@ def test_a_file_without_a_last_line_break_is_whole(tmp_path):
     assert numbers_of(read(log))["completions"] == SIZE
 
 
-def plain_text(path):
-    path.write_text("epoch 1\nepoch 2\n" * 50)
+# A file's name and content, and why it is no log.
+REFUSED = [
+    ("a.jsonl", "epoch 1\nepoch 2\n" * 50, "as 100 of 100 lines: a log has a JSON object"),
+    ("a.jsonl", '[{"prompt_id": 1, "reward": 1}]', "as 1 of 1 lines"),
+    ("a.jsonl", '{"prompt_id": 1, "reward": 1}\n' + "{\n" * 3, "as 3 of 4 lines: a log"),
+    ("a.jsonl", b"\xff\xfe\n", "as 1 of 1 lines"),
+    ("a.jsonl", "", "its columns are none"),
+    ("a.jsonl", "{}\n" * 3, "its columns are none"),
+    ("a.csv", "prompt,reward\n", "it has no rows"),
+    ("a.txt", "", "has no .jsonl, .jsonl.gz, .csv"),
+    ("a.parquet", b"PAR1", "cannot be read"),
+]
 
 
-def one_array(path):
-    path.write_text('[{"prompt_id": 1, "reward": 1}]')
-
-
-def much_damaged(path):
-    write_lines(path, ROWS)
-    path.write_text(path.read_text() + "{\n" * 3)
-
-
-REFUSED = {
-    plain_text: "as 100 of 100 lines: a log has a JSON object a line",
-    one_array: "as 1 of 1 lines",
-    much_damaged: r"as 3 of \d+ lines: a log",
-    lambda path: path.write_bytes(b""): "its columns are none",
-    lambda path: path.with_suffix(".txt").write_bytes(
-        b""
-    ): "has no .jsonl, .jsonl.gz, .csv",
-    lambda path: path.with_suffix(".parquet").write_bytes(b"PAR1"): "cannot be read",
-    lambda path: path.write_bytes(b"\xff\xfe\n"): "as 1 of 1 lines",
-    lambda path: write_lines(path, [{}] * 3): "its columns are none",
-    lambda path: path.with_suffix(".csv").write_text("prompt,reward\n"): "it has no rows",
-}
-
-
-@pytest.mark.parametrize("write", REFUSED)
-def test_what_is_no_log(tmp_path, write):
-    write(tmp_path / "log.jsonl")
-    with pytest.raises(InputError, match=REFUSED[write]):
+@pytest.mark.parametrize(("name", "content", "line"), REFUSED)
+def test_what_is_no_log(tmp_path, name, content, line):
+    put(tmp_path / "log", name, content)
+    with pytest.raises(InputError, match=line):
         read(tmp_path)
 
 
@@ -182,9 +126,9 @@ def test_what_is_no_log(tmp_path, write):
 )
 def test_a_file_that_is_named_and_no_log(tmp_path, name, line):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
-    data_set(log)
+    put(log, "train.jsonl", '{"question": "a", "answer": "b"}\n')
     for file in ("a.pt", "a.csv.gz"):
-        (tmp_path / file).write_bytes(b"")
+        put(log, file, b"")
     with pytest.raises(InputError, match=line):
         read([log, tmp_path / name])
 
@@ -192,9 +136,7 @@ def test_a_file_that_is_named_and_no_log(tmp_path, name, line):
 def test_rollouts_in_two_folders_are_not_merged(tmp_path):
     write_lines(tmp_path / "1.jsonl", ROWS)
     write_lines(tmp_path / "validation/1.jsonl", ROWS[:8])
-    with pytest.raises(
-        InputError, match=r"in 2 folders, .*run.* \(1\).*validation \(1\)|in 2 "
-    ):
+    with pytest.raises(InputError, match=r"in 2 folders, .* \(1\).*validation \(1\)"):
         read(tmp_path)
     assert numbers_of(read(tmp_path / "validation"))["completions"] == 8
 

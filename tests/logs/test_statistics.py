@@ -9,7 +9,6 @@ from log_makers import draw_groups, groups_of, summarise
 from mse_lab.errors import InputError
 from mse_lab.logs.forecast import forecast
 from mse_lab.logs.verdicts import LIMITS, verdict_lines, verdicts_of
-from mse_lab.mse.zero_variance import equal_share
 
 
 def test_bands_are_of_the_range_of_rewards(tmp_path):
@@ -107,19 +106,6 @@ def test_a_mean_reward_of_zero_is_not_known_exactly(tmp_path):
     assert np.isnan(few.mean_reward_where(few.groups.wrong_N & False).value)
     graded = summarise(tmp_path, groups_of([0, 2], [0, 2]))
     assert tuple(graded.mean_reward_where(graded.groups.wrong_N)) == (0, 0, 0)
-
-
-def test_the_forecast_is_unbiased_at_every_size_up_to_the_draws():
-    """All 2^5 outcomes of 5 draws, each with its probability."""
-    value, drawn = 0.3, 5
-    for size in range(2, drawn + 1):
-        mean = 0.0
-        for outcome in product([0, 1], repeat=drawn):
-            right = sum(outcome)
-            likelihood = value**right * (1 - value) ** (drawn - right)
-            counts = np.array([right, drawn - right], float)
-            mean += likelihood * equal_share(counts, np.array([drawn] * 2), size).sum()
-        assert mean == pytest.approx(value**size + (1 - value) ** size)
 
 
 def at(found, size):

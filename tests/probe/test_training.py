@@ -390,34 +390,6 @@ def test_verls_batch_by_its_own_rules(size, mini, times, gpus, dynamic, other):
         assert change[1] == found.completions_per_step
 
 
-WORDS = st.lists(
-    st.sampled_from(["num_generations", "loss_type", "beta", "temperature", "seed", "lr"]),
-    min_size=1,
-    max_size=8,
-)
-
-
-@given(WORDS, st.data())
-@CASES
-def test_words_in_any_spelling_and_order(names, data):
-    """The last of each counts; dashes are underscores."""
-    last, words = {}, []
-    values = {"loss_type": st.sampled_from(["dapo", "dr_grpo"]), "beta": st.floats(0, 1)}
-    for name in ["num_generations", *names]:
-        last[name] = data.draw(values.get(name, st.integers(2, 9)))
-        shown = name.replace("_", data.draw(st.sampled_from("-_")))
-        joined = data.draw(st.booleans())
-        words += [f"--{shown}={last[name]}"] if joined else [f"--{shown}", f"{last[name]}"]
-    found = read_training({"words": words})
-    assert found.group_size == last["num_generations"]
-    assert (
-        found.estimator
-        == read_training({"loss_type": last.get("loss_type", "dapo")}).estimator
-    )
-    named = any(one.startswith("beta = ") for one in found.uncounted)
-    assert named == bool(last.get("beta"))
-
-
 KEYS = ["num_generations", "Num_generations", "beta", "n", "trl", "rollout", "loss_type"]
 TREES = st.recursive(
     st.one_of(st.integers(-2, 20), st.sampled_from(["8", "x", "", None, True, 1.5, "1e1"])),
