@@ -226,9 +226,9 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Give all numbers for programs."""
-        groups, source, grouped = self.groups, self.log.source, self.grouped
-        names = ("zero_variance", "all_right", "all_wrong")
-        return {
+        groups, source = self.groups, self.log.source
+        of_groups = ("zero_variance", "all_right", "all_wrong")
+        numbers = {
             "source": source.name,
             "form": source.form.name,
             "files": len(source.files),
@@ -240,51 +240,47 @@ class Summary:
             "groups_per_step": self.groups_per_step,
             "level": self.level,
             "mean_reward": self.mean_reward.value,
-            "mean_reward_interval": _interval(self.mean_reward),
-            "never_right": _interval(self.never_right),
-            "always_right": _interval(self.always_right),
+            "mean_reward_interval": self.mean_reward,
+            "never_right": self.never_right,
+            "always_right": self.always_right,
             "values": self.bands,
-            "value_sd": _interval(self.spread.between),
-            "drift": _interval(self.drift),
-            **{one: _interval(getattr(self, one)) if grouped else None for one in names},
-            "zero_variance_completions": self.wasted if grouped else None,
-            "forecast": [
-                one._asdict() | {"zero_variance": _interval(one.zero_variance)}
-                for one in self.forecasts
-            ],
+            "value_sd": self.spread.between,
+            "drift": self.drift,
+            **{name: getattr(self, name) if self.grouped else None for name in of_groups},
+            "zero_variance_completions": self.wasted if self.grouped else None,
+            "forecast": [one._asdict() for one in self.forecasts],
             **self._optional_numbers(),
             "left_out": [asdict(one) for one in self.left_out],
             "notes": self.notes,
         }
+        return {name: _for_json(value) for name, value in numbers.items()}
 
     def _optional_numbers(self) -> dict[str, Any]:
         """Give the numbers that only some logs have."""
         more: dict[str, Any] = {}
         if self.truncated is not None:
             more["truncated"] = self.truncated.value
-            more["truncated_interval"] = _interval(self.truncated)
+            more["truncated_interval"] = self.truncated
         if self.lengths is not None:
             unit, lengths_N = self.lengths
             more |= {"mean_length": float(lengths_N.mean()), "length_unit": unit}
         if self.duplicates is not None:
-            more["duplicates"] = _interval(self.duplicates)
+            more["duplicates"] = self.duplicates
         if self.reward_functions:
-            functions = self.reward_functions
-            more["reward_functions"] = [_without_nan(one._asdict()) for one in functions]
+            more["reward_functions"] = [one._asdict() for one in self.reward_functions]
         if self.mismatch is not None:
-            more["mismatch"] = _without_nan(asdict(self.mismatch))
+            more["mismatch"] = asdict(self.mismatch)
         return more
 
 
-def _interval(estimate: Estimate) -> dict[str, Any] | None:
-    """Write an estimate for JSON, which has no NaN and no infinity."""
-    numbers = {name: float(end) for name, end in estimate._asdict().items()}
-    return _without_nan(numbers) if np.isfinite(estimate.value) else None
-
-
-def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Write numbers that JSON does not have as null."""
-    return {
-        name: None if isinstance(value, float) and not np.isfinite(value) else value
-        for name, value in values.items()
-    }
+def _for_json(value: Any) -> Any:
+    """Write a value for JSON, which has no NaN and no infinity; an estimate by its ends."""
+    if isinstance(value, Estimate):
+        return _for_json(value._asdict()) if np.isfinite(value.value) else None
+    if isinstance(value, dict):
+        return {name: _for_json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [*map(_for_json, value)]
+    if isinstance(value, float):
+        return float(value) if np.isfinite(value) else None
+    return value

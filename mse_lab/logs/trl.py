@@ -204,22 +204,15 @@ def _run_lengths(table: pd.DataFrame) -> Ints:
 def _sizes(runs: Ints, group_size: int | None) -> list[int]:
     """List the lengths that blocks may have: they divide every run of one prompt."""
     common = int(np.gcd.reduce(runs))
+    sizes = [group_size] if group_size else [*range(2, common + 1)]
+    if sizes := [size for size in sizes if common % size == 0]:
+        return sizes
     some = shorten(", ".join(map(str, np.unique(runs)[:4].tolist())), 40)
-    if group_size is not None and common % group_size:
-        raise InputError(
-            f"--group-size {group_size}: TRL writes groups as blocks of one prompt, and "
-            f"here blocks have {some} completions"
-        )
-    if common < 2:
-        raise InputError(
-            f"TRL writes a group as a block of one prompt, and here blocks have {some} "
-            "completions: rows are missing, or in another order; name what identifies a "
-            "group, --columns group=..."
-        )
-    return (
-        [group_size or 0]
-        if group_size
-        else [n for n in range(2, common + 1) if not common % n]
+    asked = f"--group-size {group_size}: " if group_size else ""
+    raise InputError(
+        f"{asked}TRL writes a group as a block of one prompt, and here blocks have {some} "
+        "completions: rows are missing, or in another order; name what identifies a group, "
+        "--columns group=..."
     )
 
 

@@ -117,7 +117,7 @@ REFUSED = {
     "another size": (LOGGED.assign(prompt="Play."), {}, {"group_size": 8},
         "advantages do not follow the rewards in blocks of 8"),
     "a size that divides nothing": (LOGGED, {}, {"group_size": 3},
-        "--group-size 3: TRL writes groups as blocks"),
+        "--group-size 3: TRL writes a group as a block"),
     "no column of rewards": (LOGGED.assign(reward="good"), {}, {},
         "its columns are step, prompt, completion"),
 }  # fmt: skip
