@@ -229,8 +229,15 @@ def _parquet_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iter
         for batch in file.iter_batches(batch_size=size, columns=kept):
             numbers = range(start, start + len(batch))
             start += len(batch)
-            columns = {name: batch[name] for name in batch.schema.names if name in wanted}
+            taken = [name for name in batch.schema.names if name in wanted]
+            columns = {name: _dates_as_texts(batch[name]) for name in taken}
             yield Rows(str(path), "row", numbers, columns)
+
+
+def _dates_as_texts(array: pa.Array) -> pa.Array:
+    """Write dates as texts: Python has not all of Parquet's."""
+    kinds = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time)
+    return array.cast(pa.string()) if any(kind(array.type) for kind in kinds) else array
 
 
 def frame_rows(frame: "pd.DataFrame", choose: Choose) -> Iterator[Rows]:

@@ -125,7 +125,8 @@ def open_rows(prompts: Prompts, root: Path) -> tuple[str, Iterator[Row]]:
     path, what = local_path(prompts.source, root), f"prompts.source = {prompts.source}"
     if path is not None and path.is_file():
         _refuse_keys(prompts, ("subset", "split", "revision"), "one local file")
-        return path.stem, _table(path) if path.suffix in _TABLES else _lines(path)
+        rows = _guarded(_table(path), what) if path.suffix in _TABLES else _lines(path)
+        return path.stem, rows
     if path is not None:
         _refuse_keys(prompts, ("revision",), "a local folder")
     elif is_hub_name(prompts.source):

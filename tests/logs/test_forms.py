@@ -236,7 +236,7 @@ REFUSED = {
     "dates as steps": (
         lambda at: BASE.assign(step=pd.Timestamp("2026-01-01"))[["id", "step", "reward"]]
         .to_parquet(at / "a.parquet"),
-        "prompt_id=id", "row 0: step = datetime.datetime",
+        "prompt_id=id", "row 0: step = '2026-01-01",
     ),
     "a group in some lines": ([*lines("prompt_id=id", "reward", group=1), {"prompt_id": 1,
         "reward": 0}], "", "line 481: group is missing"),

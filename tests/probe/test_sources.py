@@ -7,12 +7,16 @@ import sys
 from datetime import date
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.probe.hub import Repository
 from prompt_sets import FIELDS, ROOT, load
 from served_hub import COMMIT, ModelHub, ServedHub
+
+US = pa.timestamp("us")
 
 
 def test_lines_end_in_line_feeds_or_carriage_returns_alone(tmp_path):
@@ -134,6 +138,9 @@ def test_values_that_json_lacks(tmp_path):
     datasets.Dataset.from_list(rows).to_parquet(tmp_path / "loud.parquet")
     with pytest.raises(InputError, match=r"loud.parquet, row 0: .* \(bytes\)"):
         load(source=tmp_path / "loud.parquet")
+    columns = {"problem": ["1"], "answer": ["1"], "when": pa.array([1 << 61], US)}
+    pq.write_table(pa.table(columns), tmp_path / "late.parquet")
+    assert load(source=tmp_path / "late.parquet")[0].record["when"]
 
 
 READ = """
