@@ -13,6 +13,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import SharedPrefix
 from mse_lab.policy.sampling import draw, next_log_probabilities
 from mse_lab.probe.streams import uniforms
 from plain_scores import autograd_scores
@@ -281,10 +282,11 @@ def test_a_run_is_the_same_after_another_one(settings_of):
 
 def test_j_is_that_of_completions_drawn_one_prompt_at_a_time(settings_of):
     task = Task(settings_of(completions=16))
+    shared = SharedPrefix(task.policy, [*task._common, 0])
     for index, prompt in enumerate(task.prompts):
         numbers = uniforms(task.probe.seed, prompt.id, "evaluation 5", range(16), 3)
         texts = draw(task.policy, task.tokens[index], numbers, prompt.id).texts(task.policy)
-        assert [*map(task.policy.decode, task._draw([index], 5)[0])] == texts
+        assert [*map(task.policy.decode, task._draw([index], 5, shared)[0])] == texts
     assert task.value(5) != task.value(6)
 
 

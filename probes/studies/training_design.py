@@ -78,8 +78,12 @@ class Settings(Section):
 
     @property
     def digest(self) -> str:
-        """What the numbers of a run depend on, beside what names the run."""
-        values = [self.load_probe().model_dump(mode="json"), self.steps, self.completions]
+        """What the numbers of a run depend on, beside what names the run.
+
+        Keys at their defaults are left out, which a later version may add or remove.
+        """
+        probe = self.load_probe().model_dump(mode="json", exclude_defaults=True)
+        values = [probe, self.steps, self.completions]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]
 
     def shortened(self) -> "Settings":

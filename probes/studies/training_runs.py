@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from multiprocessing import get_context
 from typing import Any
 
@@ -30,6 +30,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
+from mse_lab.policy.log_probabilities import SharedPrefix
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import invert, next_log_probabilities
@@ -57,6 +58,10 @@ class Task:
         self.tokens = encode_prompts(
             self.policy, self.prompts, chat=chat, new_tokens=self.longest
         )
+        # What all prompts begin with, such as demonstrations; each has a token more.
+        places = takewhile(lambda each: len({*each}) == 1, zip(*self.tokens, strict=False))
+        most = min(map(len, self.tokens)) - 1
+        self._common = [token for token, *_ in places][:most]
 
     def follow(self, model: Any) -> None:
         """Load a trained model's weights into the policy."""
@@ -71,12 +76,12 @@ class Task:
 
     def value(self, seed: int) -> float:
         """Measure J of the policy on a seed's uniforms, prompts of a length together."""
-        means = []
+        means, shared = list[float](), SharedPrefix(self.policy, [*self._common, 0])
         for _, group in groupby(
             sorted(range(len(self.tokens)), key=self._length), self._length
         ):
             some = [*group]
-            for index, tokens_NT in zip(some, self._draw(some, seed), strict=True):
+            for index, tokens_NT in zip(some, self._draw(some, seed, shared), strict=True):
                 texts, prompt = map(self.policy.decode, tokens_NT), self.prompts[index]
                 means.append(
                     reward_completions(self.reward, [*texts], prompt).values_N.mean()
@@ -87,13 +92,12 @@ class Task:
         return len(self.tokens[index])
 
     @torch.no_grad()
-    def _draw(self, some: list[int], seed: int) -> list[list[list[int]]]:
+    def _draw(
+        self, some: list[int], seed: int, shared: SharedPrefix
+    ) -> list[list[list[int]]]:
         """Draw completions of prompts of one length, with what follows their ends."""
-        count, policy, cache = (
-            self.settings.completions,
-            self.policy,
-            self.policy.empty_cache(),
-        )
+        count, policy = self.settings.completions, self.policy
+        cache = shared.expand(len(some))
         rows = [
             uniforms(
                 self.probe.seed,
@@ -105,7 +109,10 @@ class Task:
             for one in some
         ]
         draws_NT = torch.from_numpy(np.concatenate(rows)).to(policy.device)
-        unread = torch.tensor([self.tokens[one] for one in some], device=policy.device)
+        read = len(self._common)
+        unread = torch.tensor(
+            [self.tokens[one][read:] for one in some], device=policy.device
+        )
         row_N = torch.arange(len(some), device=policy.device).repeat_interleave(count)
         drawn = []
         for draws_N in draws_NT.T:
