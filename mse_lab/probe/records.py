@@ -31,19 +31,6 @@ from mse_lab.errors import InputError, shown
 from mse_lab.probe.plain_text import step_into
 from mse_lab.probe.rows import ColumnValues, Rows, listed
 
-SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("prompt_id", "prompt", "group")),
-        *((name, pa.string()) for name in ("completion", "pool")),
-        *((name, pa.int64()) for name in ("step", "length")),
-        *((name, pa.float64()) for name in ("reward", "advantage", "log_prob")),
-        *((name, pa.list_(pa.int64())) for name in ("token_ids", "mask")),
-        *((name, pa.list_(pa.float64())) for name in ("log_probs", "engine_log_probs")),
-        ("truncated", pa.bool_()),
-    ]
-)
-RECORD_NAMES = (*SCHEMA.names, "rewards")
-
 # Other names of files that are read without a mapping.
 SYNONYMS = {
     **dict.fromkeys(("text", "response", "output"), "completion"),
@@ -115,30 +102,39 @@ def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
 
 
 class _Kind(NamedTuple):
-    """How the values of a name are read one by one, and what they are, for messages."""
+    """The values of a name: their type, how one is read, and what it is, for messages."""
 
+    type: pa.DataType
     read: Callable[[Any], Any]
     what: str
     low: float = -math.inf
     high: float = math.inf
 
 
-_TEXT, _AN_ID = _Kind(_text, "a text"), _Kind(_text, "a text or an id")
-_REWARD = _Kind(_number, f"a number of at most {LARGEST:g}", -LARGEST, LARGEST)
-_COUNT = _Kind(_whole_number, "a whole number from 0", 0, MOST_TOKEN)
-_LOG = _Kind(_number, "a log-probability", -LARGEST_NATS, MOST_LOG)
-_LOGS = _Kind(_list_of(_number), "a list of log-probabilities", -LARGEST_NATS, LARGEST_NATS)
-_KINDS: dict[str, _Kind] = {
-    **dict.fromkeys(("prompt_id", "prompt", "group", "pool"), _AN_ID),
+_ID = _Kind(pa.string(), _text, "a text or an id")
+_COUNT = _Kind(pa.int64(), _whole_number, "a whole number from 0", 0, MOST_TOKEN)
+_REWARD = _Kind(
+    pa.float64(), _number, f"a number of at most {LARGEST:g}", -LARGEST, LARGEST
+)
+_IDS = _Kind(pa.list_(pa.int64()), _list_of(_whole_number), "a list of token ids")
+_LOGS = _Kind(
+    *(pa.list_(pa.float64()), _list_of(_number), "a list of log-probabilities"),
+    *(-LARGEST_NATS, LARGEST_NATS),
+)
+SCHEMA: dict[str, _Kind] = {
+    **dict.fromkeys(("prompt_id", "prompt", "group", "pool"), _ID),
+    "completion": _ID._replace(what="a text"),
     **dict.fromkeys(("step", "length"), _COUNT),
     **dict.fromkeys(("reward", "advantage"), _REWARD),
+    "log_prob": _REWARD._replace(
+        what="a log-probability", low=-LARGEST_NATS, high=MOST_LOG
+    ),
+    "token_ids": _IDS,
+    "mask": _IDS._replace(what="a list of 0 and 1", low=0, high=1),
     **dict.fromkeys(("log_probs", "engine_log_probs"), _LOGS),
-    "log_prob": _LOG,
-    "completion": _TEXT,
-    "token_ids": _Kind(_list_of(_whole_number), "a list of token ids"),
-    "mask": _Kind(_list_of(_whole_number), "a list of 0 and 1", 0, 1),
-    "truncated": _Kind(_flag, "true or false"),
+    "truncated": _Kind(pa.bool_(), _flag, "true or false"),
 }
+RECORD_NAMES = (*SCHEMA, "rewards")
 
 
 class Records(NamedTuple):
@@ -158,8 +154,8 @@ def _convert(
 ) -> pa.Array:
     """Give the values the type of a record's name; refuse what is none."""
     key = "reward" if name.startswith(PART) else name
-    type_, kind = SCHEMA.field(key).type, _KINDS[key]
-    array = _cast(values, type_)
+    kind = SCHEMA[key]
+    array = _cast(values, kind.type)
     if array is None:
         read = []
         for index, value in enumerate(listed(values)):
@@ -168,7 +164,7 @@ def _convert(
                 read.append(None if missing else kind.read(value))
             except (ValueError, OverflowError, TypeError):
                 raise _fault(place(index), column, value, kind.what) from None
-        array = pa.array(read, type_)
+        array = pa.array(read, kind.type)
     _refuse_odd(array, name, column, place, kind)
     return array
 
