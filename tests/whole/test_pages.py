@@ -325,7 +325,9 @@ def test_the_trainings_of_the_pretrained_model_are_those_of_their_study():
         assert line in PAGES["results/smollm2/README.md"]
 
 
-@pytest.mark.parametrize("arm", [(256, 4), (128, 2), (128, 16), (128, 64), (64, 4)])
+@pytest.mark.parametrize(
+    "arm", [(256, 4), (128, 2), (128, 16), (128, 64), (64, 4), (64, 64)]
+)
 def test_the_arms_of_adamw_are_those_of_their_study(arm):
     table = pd.read_csv(ROOT / "results/training-law/comparison.csv")
     table = table[table["optimiser"] == "adamw"]
