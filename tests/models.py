@@ -7,6 +7,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from mse_lab.policy import sampling
 from mse_lab.policy.policy import Policy
 
 SIZES = {
@@ -144,6 +145,12 @@ def random_policy(architecture="qwen2", dtype=torch.float64, ends=(1, 2), **opti
         temperature=0.8,
         parameters=dict(model.named_parameters()),
     )
+
+
+def draw(policy, prompt, uniforms_NT, prompt_id, *, max_batch=None):
+    """Draw N completions of one prompt."""
+    given = [prompt], uniforms_NT[None], [prompt_id]
+    return sampling.draw_together(policy, *given, max_batch=max_batch)[0]
 
 
 def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> Path:

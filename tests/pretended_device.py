@@ -134,8 +134,7 @@ def measure(tied, first, second):
     """Compare draws, reference and scores of a spread model with those on the CPU."""
     from dataclasses import replace
 
-    from models import random_model, random_policy
-    from mse_lab.policy.sampling import draw
+    from models import draw, random_model, random_policy
     from mse_lab.scores.reference import weighted_gradient
     from mse_lab.scores.score_block import Scoring, score_block
     from plain_scores import (

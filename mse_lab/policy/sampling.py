@@ -210,16 +210,3 @@ def draw_together(
         parts.append(_draw_batch(policy, prefix, uniforms[part], row, naming))
     drawn = concatenate(parts)
     return [drawn[at : at + each] for at in range(0, len(drawn), each)]
-
-
-def draw(
-    policy: Policy,
-    prompt: list[int],
-    uniforms_NT: Floats,
-    prompt_id: str,
-    *,
-    max_batch: int | None = None,
-) -> Completions:
-    """Draw N completions of one prompt, as `draw_together` does of several."""
-    given = [prompt], uniforms_NT[None], [prompt_id]
-    return draw_together(policy, *given, max_batch=max_batch)[0]

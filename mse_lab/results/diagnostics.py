@@ -3,11 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.measurement import CompletionSummary
@@ -49,14 +47,6 @@ class Diagnostics:
     given_up: int = 0
     # How far the engine that drew them is from the policy, where one did.
     mismatch: Mismatch | None = None
-
-
-def restore(values: Mapping[str, Any]) -> Diagnostics | None:
-    """Restore the diagnostics of a file's values; None where another version wrote it."""
-    names = {field.name for field in fields(Diagnostics)}
-    if {*values, "given_up", "mismatch"} != names:
-        return None
-    return TypeAdapter(Diagnostics).validate_python(values)
 
 
 def _count_ends(

@@ -50,9 +50,7 @@ def read_tables(folder: Path) -> Tables:
     if not results.has_tables():
         remedy = f"make it with {COMMAND_PREFIX} run PROBE"
         raise InputError(f"{folder}: no finished run; {remedy}")
-    mse, prompts = (results.read(name) for name in ("mse.csv", "prompts.csv"))
-    # An earlier version wrote no laws.
-    laws = results.read("laws.csv", mse[:0])
+    mse, laws, prompts = map(results.read, ("mse.csv", "laws.csv", "prompts.csv"))
     name = str(mse["probe"].iloc[0])
     return Tables(name, mse, laws, prompts, results.read_checks().ok)
 

@@ -156,8 +156,13 @@ class ResultsFolder:
             self._refuse(f"it began with another {changed}")
 
     def begin(self, probe: Probe, identity: Mapping[str, str]) -> None:
-        """Begin a run: write its configuration and the identity of all that it measures."""
-        self.write(MARK, dict(identity))
+        """Begin a run: write its configuration and the identity of all that it measures.
+
+        Where tables are there already, such as committed ones, theirs has been compared,
+        and stays: what a model answers differs in the last bit between processors.
+        """
+        if not self.has_tables():
+            self.write(MARK, dict(identity))
         self.write("config.yaml", dump_probe(probe))
 
     def differences(self, probe: Probe) -> str:

@@ -71,11 +71,11 @@ def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
         return dict(arrays)
 
 
-def read_diagnostics(file: BinaryIO) -> "Diagnostics | None":
-    """Read `diagnostics.json`; None where another version wrote it."""
-    from mse_lab.results.diagnostics import restore
+def read_diagnostics(file: BinaryIO) -> "Diagnostics":
+    """Read `diagnostics.json`."""
+    from mse_lab.results.diagnostics import Diagnostics
 
-    return restore(read_json(file, dict[str, Any]))
+    return read_json(file, Diagnostics)
 
 
 def read_table(file: BinaryIO, columns: Sequence[str], rows: int = 1) -> "pd.DataFrame":

@@ -16,7 +16,6 @@ from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_samples import count_carriers
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.mse.replicates import Key
-from mse_lab.results.checks import MEAN_SCORE, Check
 from mse_lab.results.diagnostics import Diagnostics
 
 # Probability that a run is warned of a disagreement although all its curves are correct.
@@ -139,16 +138,6 @@ def warn_of_copies(kinds: Sequence[str], *, sampled: bool = False) -> list[str]:
     return [
         f"{said}, and intervals over prompts (c1, G*) take them for different ones: "
         "measure each once"
-    ]
-
-
-def warn_of_unmade(checks: Sequence[Check]) -> list[str]:
-    """Warn where scores could not be tested: each block has one distinct completion."""
-    return [
-        f"{check.name} could not be checked: no block holds two different completions, "
-        "as if they were not sampled; see sampling.temperature"
-        for check in checks
-        if check.name == MEAN_SCORE and check.ok is None
     ]
 
 

@@ -32,7 +32,6 @@ from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import (
     warn_of_completions,
     warn_of_copies,
-    warn_of_unmade,
 )
 from mse_lab.results.width import say_pools_for
 from mse_lab.run.context import RunContext
@@ -48,7 +47,7 @@ class Outcome(NamedTuple):
     # What a reader should know before using the numbers, a sentence each.
     warnings: list[str]
     finished_before: bool  # Whether the run was finished before and left as it is.
-    # What its completions are like; None if another version wrote them.
+    # What its completions are like; None where their file is lost.
     diagnostics: Diagnostics | None
     repaired: Sequence[str] = ()  # Files that were lost and have been made again.
     # Which pools `interval.width` takes; empty if intervals are that narrow, or not new.
@@ -102,15 +101,8 @@ def peak_memory_bytes() -> int:
 def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
     """Describe how many threads measured each prompt; a resumed run may have several."""
     counts = sorted(set(threads))
-    if len(counts) > 1:
-        numbers = " and ".join(map(str, counts))
-        return {
-            "threads": counts,
-            "repeatability": f"some prompts were measured with {numbers} threads each: no "
-            "run gives this mse.csv to the last digit, others are equal statistically",
-        }
     return {
-        "threads": counts[0],
+        "threads": counts[0] if len(counts) == 1 else counts,
         "repeatability": "mse.csv is byte-identical for the same configuration, device, "
         "versions and threads per process, in one process or several, interrupted or not; "
         "else, and where passes retreated out of memory, it is equal statistically",
@@ -164,7 +156,6 @@ def conclude(
     warnings = [
         *result.warnings,
         *warn_of_completions(diagnostics, retokenised=subject.source.tokenised),
-        *warn_of_unmade(checks),
         *warn_of_copies(subject.kinds),
         *subject.memory.warnings,
         *source.warnings,

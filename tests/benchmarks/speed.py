@@ -54,10 +54,10 @@ from benchmarks.obvious_loop import (
     weights_of,
 )
 from benchmarks.turns import Ratio, piece, ratio, seconds, take_turns
+from models import draw
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import Prompt, load_prompts
 from mse_lab.probe.rewards import load_reward, reward_completions

@@ -10,11 +10,10 @@ from fuzzing import CASES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from models import write_adapter, write_checkpoint
+from models import draw, write_adapter, write_checkpoint
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.streams import uniforms

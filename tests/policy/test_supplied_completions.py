@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import run_mse
-from models import random_policy
+from models import draw, random_policy
 from mse_lab.errors import InputError, shown
 from mse_lab.policy import rare_tokens, supplied_completions
 from mse_lab.policy import sampling as drawing
@@ -202,7 +202,7 @@ def drawn(write_probe, tmp_path):
     def lines_of(policy, prompt, pool, size):
         [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=2)
         numbers = uniforms(0, prompt.id, pool, range(size), 2)
-        found = drawing.draw(policy, tokens, numbers, prompt.id)
+        found = draw(policy, tokens, numbers, prompt.id)
         columns = zip(
             found.unpadded, found.texts(policy), map(float, found.log_probs_N), strict=True
         )
@@ -211,7 +211,7 @@ def drawn(write_probe, tmp_path):
             reward = integer(text, prompt.record)
             yield {**keys, "log_probs": log_prob, "reward": reward}
 
-    def draw(**changes):
+    def every(**changes):
         probe = load_probe(write_probe(**changes))
         policy = load_policy(probe, tmp_path)
         return [
@@ -221,7 +221,7 @@ def drawn(write_probe, tmp_path):
             for line in lines_of(policy, prompt, pool, getattr(probe.pool, pool))
         ]
 
-    return draw
+    return every
 
 
 def checks_of(folder):
@@ -430,7 +430,7 @@ def fake_vllm(policy, temperature):
     def draw(law, text, wanted):
         tokens = policy.tokenizer(text).input_ids
         numbers = uniforms(7, text, "replicate", range(wanted.n), wanted.max_tokens)
-        drawn = drawing.draw(law, tokens, numbers, text)
+        drawn = draw(law, tokens, numbers, text)
         own = examine_tokens(law, tokens, drawn)[0].tolist()
         for row, log_probs in zip(map(tuple, drawn.unpadded), own, strict=True):
             pairs = zip(map(int, row), log_probs, strict=False)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,6 @@ from mse_lab.results.diagnostics import (
     EndToken,
     diagnose,
     diagnostics_of,
-    restore,
 )
 from simulated import make_design
 
@@ -114,15 +113,6 @@ def test_graded_rewards_have_no_accuracy_and_what_was_given_up_is_counted():
     found = diagnose(graded, make_summaries(4, given_up=2), {2: "<end>"})
     assert found.accuracy is found.never_right is found.always_right is None
     assert found.given_up == 8
-
-
-def test_the_file_holds_all():
-    """One of before there were given up ones is read, one of another version is not."""
-    values = json.loads(json.dumps(asdict(HEALTHY)))
-    assert restore(values) == HEALTHY
-    assert restore({**values, "more": 1}) is None
-    del values["given_up"]
-    assert restore(values) == HEALTHY
 
 
 @pytest.mark.parametrize("length", [1, 2])

@@ -12,7 +12,9 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.probe.probe_files import load_probe
+from mse_lab.results.files import write_json
 from mse_lab.results.folder import ResultsFolder
+from mse_lab.results.inventory import MARK
 from mse_lab.run.context import load, measuring
 from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
@@ -119,3 +121,18 @@ def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
     with pytest.raises(InputError, match="another start has finished it meanwhile"):
         start.__enter__()
     assert not execute_run(spec, fresh=True).finished_before
+
+
+def test_committed_tables_keep_their_identity(write_probe, tmp_path):
+    """It may have been written on another processor, and before there were answers."""
+    spec = prepare("small", load_probe(write_probe()), tmp_path / "out", tmp_path)
+    execute_run(spec)
+    mark, results = spec.results.file(MARK), spec.results
+    written = results.read(MARK)
+    write_json(mark, {"model": written["model"]})
+    before = mark.read_bytes()
+    for name in ("pools.npz", "errors.npz"):
+        results.file(name).unlink()
+    assert not execute_run(spec).finished_before
+    assert mark.read_bytes() == before
+    assert len(written) > 1

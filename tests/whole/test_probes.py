@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from enumerated import plain_score
+from models import draw
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.sampling import draw
 from mse_lab.probe.probe_files import load_probe, probe_files
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import load_reward, try_reward
