@@ -10,6 +10,7 @@ wait for the slowest process; this way none waits longer than one prompt takes. 
 process measures a prompt does not change its measurement.
 """
 
+import hashlib
 import json
 import os
 import socket
@@ -20,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from pydantic import TypeAdapter
@@ -185,6 +187,24 @@ class TorchrunProcesses(Processes):
             return json.loads(self._store.get(key))
 
 
+def name_start(store: Store, rank: int, count: int) -> str:
+    """Agree on a name for this start, so that keys of a lost start are not read.
+
+    The environment has no such name: each machine counts its own restarts. Every process
+    writes a new mark, and waits until all have seen the same marks.
+    """
+    marks, seen = ([f"{what}/{each}" for each in range(count)] for what in ("mark", "seen"))
+    store.set(marks[rank], uuid4().hex)
+    while True:
+        # Checked before it is read: Python hears no Ctrl-C while a store waits for a key.
+        if store.check(marks):
+            name = hashlib.sha256(b"".join(store.multi_get(marks))).hexdigest()
+            store.set(seen[rank], name)
+            if store.check(seen) and set(store.multi_get(seen)) == {name.encode()}:
+                return name
+        time.sleep(PAUSE)
+
+
 def _listen_locally() -> None:
     """Let gloo listen to this machine alone if all processes are on it."""
     if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:
@@ -195,8 +215,8 @@ def _listen_locally() -> None:
 
 def _connect() -> TorchrunProcesses:
     _listen_locally()
-    # torchrun has a new store for every restart.
-    store, rank, count = next(rendezvous("env://", timeout=FOREVER))
+    started, rank, count = next(rendezvous("env://", timeout=FOREVER))
+    store = PrefixStore(name_start(started, rank, count), started)
     distributed.init_process_group(
         "gloo",
         store=PrefixStore("group", store),
@@ -205,8 +225,9 @@ def _connect() -> TorchrunProcesses:
         timeout=FOREVER,
     )
     processes = TorchrunProcesses(store, rank, count)
-    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    processes.restarted = max(processes.gather(restarts)) != "0"
+    # Perhaps only the first process's machine knows, by its count or by the store.
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    processes.restarted = processes.agree(lambda: started.add("starts", 1) > 1 or again)
     return processes
 
 

@@ -425,9 +425,9 @@ def fake_vllm(policy, temperature):
             law = wanted.top_p, wanted.top_k, wanted.stop, wanted.logprobs
             assert law == (1, -1, None, 0)
             mine = replace(policy, temperature=temperature or wanted.temperature)
-            return [SimpleNamespace(outputs=draw(mine, text, wanted)) for text in texts]
+            return [SimpleNamespace(outputs=answers(mine, text, wanted)) for text in texts]
 
-    def draw(law, text, wanted):
+    def answers(law, text, wanted):
         tokens = policy.tokenizer(text).input_ids
         numbers = uniforms(7, text, "replicate", range(wanted.n), wanted.max_tokens)
         drawn = draw(law, tokens, numbers, text)

@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from mse_lab.run import torchrun as several
 from mse_lab.run.finish import Outcome
 from mse_lab.run.processes import LOCK, lock, wait_until
 from mse_lab.run.progress import Tally
-from mse_lab.run.torchrun import TorchrunProcesses
+from mse_lab.run.torchrun import TorchrunProcesses, name_start
 from torchrun_starts import ROOT, ours, torchrun
 
 # What rank 1 does at its second prompt where two processes run.
@@ -92,6 +93,18 @@ def pair():
     """Two processes of one run, without gloo."""
     store = distributed.HashStore()
     return [Unmet(store, rank, 2) for rank in range(2)]
+
+
+def test_a_start_has_a_name_that_no_lost_one_had():
+    store = distributed.HashStore()
+    with ThreadPoolExecutor() as pool:
+        names = set(pool.map(lambda rank: name_start(store, rank, 2), range(2)))
+        alone = pool.submit(name_start, store, 0, 2)
+        with pytest.raises(TimeoutError):
+            alone.result(0.2)  # The other's mark is there, but of the lost start.
+        again = {name_start(store, 1, 2), alone.result()}
+    assert len(names) == len(again) == 1
+    assert names != again
 
 
 def test_the_first_decides_by_json_and_everything_is_dealt_once(pair):
