@@ -21,9 +21,9 @@ from mse_lab.policy.policy import Policy
 from mse_lab.probe.schema import Probe
 from mse_lab.run.footprint import Footprint, measure_footprint
 from mse_lab.scores.factors import SLICE_BYTES
-from mse_lab.scores.module_hooks import is_out_of_memory
+from mse_lab.scores.module_hooks import NoRule, is_out_of_memory
 from mse_lab.scores.score_block import Scoring
-from mse_lab.scores.scoring_plan import NoRule, missing_rule
+from mse_lab.scores.scoring_plan import missing_rule
 from mse_lab.scores.sketches import SCORE_BUCKETS, describe_products
 
 T = TypeVar("T")

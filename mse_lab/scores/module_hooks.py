@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
 
+from mse_lab.errors import InputError
+
 
 def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     """Apply a function to the tensors in nested tuples, lists and dictionaries.
@@ -85,6 +87,15 @@ class PassLayout(NamedTuple):
 
 class NoExactScore(Exception):
     """A rule cannot compute a call's scores; says why."""
+
+
+class NoRule(InputError):
+    """A module has no rule, or its rule does not hold; says which, and why."""
+
+
+def no_rule(owner: str, module: nn.Module, reason: str) -> NoRule:
+    """Say that a module has no rule."""
+    return NoRule(f"{owner} ({type(module).__name__}) has no rule: {reason}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -212,12 +223,15 @@ class ModuleHooks:
         self.shared = shared  # The first of these, the prompt's.
         self._model = model
 
-    def take_call(self, call: Call) -> bool:
-        """Take a call, and say whether gradients are to be met."""
+    def take_call(self, call: Call) -> None:
+        """Take a call whose rows are the completions'."""
         raise NotImplementedError
 
     def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
-        """Take the gradients of its results; its module may be run once more."""
+        """Take the gradients of its results; its module may be run once more.
+
+        NoExactScore: no rule, or not the module's, holds for it.
+        """
         raise NotImplementedError
 
     @contextmanager
@@ -252,8 +266,9 @@ class ModuleHooks:
             return None
         batch = PassLayout(self.rows, self.tokens, self.shared)
         call = Call(owner, module, names, args, kwargs, results_in(output), batch)
-        if not self.take_call(call):
-            return None
+        if not call.attributed:
+            raise no_rule(owner, module, "its batch is not the completions'")
+        self.take_call(call)
         exposed: list[Tensor] = []
         expose = partial(_expose, call, len(call.results) > 1, exposed)
         output = map_tensors(expose, output)
@@ -272,8 +287,12 @@ class ModuleHooks:
             torch.zeros_like(call.results[at]) if d is None else d
             for at, d in enumerate(gradients)
         ]
+        if call.changed:
+            raise no_rule(call.owner, call.module, "its input is changed after the call")
         self.replaying = True
         try:
             self.take_gradients(call, found)
+        except NoExactScore as no:
+            raise no_rule(call.owner, call.module, str(no)) from None
         finally:
             self.replaying = False

@@ -21,17 +21,16 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from mse_lab.arrays import Floats
-from mse_lab.errors import InputError
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import Factor
 from mse_lab.scores.module_hooks import (
     Call,
     ModuleHooks,
-    NoExactScore,
+    NoRule,
     replaced_forward,
     tensors_in,
 )
-from mse_lab.scores.scoring_plan import find_plan, no_rule
+from mse_lab.scores.scoring_plan import find_plan
 from mse_lab.scores.sketches import Keeper
 from mse_lab.scores.tied_parameters import reduce_factors
 from mse_lab.scores.weighted_sum import weighted_sum
@@ -86,7 +85,7 @@ class Recorder(ModuleHooks):
             if self._reference is not None and not any(
                 name in answer.names.values() for answer in self._plan.values()
             ):
-                raise no_rule(self._policy, name, "the calibration pass did not use it")
+                raise NoRule(f"{name} has no rule: the calibration pass did not use it")
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
 
@@ -109,29 +108,18 @@ class Recorder(ModuleHooks):
         if not self._awaited[name]:
             self._reduce(name)
 
-    def take_call(self, call: Call) -> bool:
+    def take_call(self, call: Call) -> None:
         """Await the factors of a call's parameters."""
-        if not call.attributed:
-            raise self._refuse(call, "its batch is not the completions'")
         if not self._plan[call.owner].rule.keeps_results:
             call.results = []
         for name in call.names.values():
             self.expect(name)
-        return True
 
     def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
         """Take the factors of a call's parameters, by the module's rule."""
-        if call.changed:
-            raise self._refuse(call, "its input is changed after the call")
-        try:
-            found = self._plan[call.owner].rule.factors(call, gradients)
-        except NoExactScore as no:
-            raise self._refuse(call, str(no)) from None
+        found = self._plan[call.owner].rule.factors(call, gradients)
         for local, name in call.names.items():
             self.take_factor(name, found[local])
-
-    def _refuse(self, call: Call, reason: str) -> InputError:
-        return no_rule(self._policy, next(iter(call.names.values())), reason)
 
     def _reduce(self, name: str) -> None:
         factors, parameter = self._factors.pop(name), self._policy.parameters[name]

@@ -16,10 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mse_lab.errors import InputError, in_short
+from mse_lab.errors import in_short
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.layer_rules import RULES, Rule
-from mse_lab.scores.module_hooks import Call, ModuleHooks, NoExactScore, is_out_of_memory
+from mse_lab.scores.module_hooks import (
+    Call,
+    ModuleHooks,
+    NoExactScore,
+    NoRule,
+    is_out_of_memory,
+    no_rule,
+)
 from mse_lab.scores.reference import gradient_hooks
 
 # Rows and tokens of the calibration pass. Rows are recognised by these sizes and their
@@ -93,7 +100,6 @@ class _Trial(ModuleHooks):
     def __init__(self, policy: Policy, owned: Mapping[str, dict[str, str]]) -> None:
         super().__init__(policy.model, TRIAL_ROWS, shared=0)
         self.rules: dict[str, int] = {}
-        self._policy = policy
         self._unanswered: Counter[str] = Counter()
         try:
             with self.hooked(owned):
@@ -104,28 +110,19 @@ class _Trial(ModuleHooks):
             # The plain pass did not fail: the model bears no hooks on its results.
             name, reason = type(policy.model).__name__, in_short(error)
             raise NoRule(f"{name} has no rule: watched it fails: {reason}") from None
-        for owner, names in owned.items():
-            if owner not in self._unanswered:
-                raise no_rule(policy, next(iter(names.values())), "it is not called")
-            if self._unanswered[owner]:
-                reason = "no gradient reaches its result"
-                raise no_rule(policy, next(iter(names.values())), reason)
+        for owner in owned:
+            if self._unanswered.get(owner, 1):
+                called = owner in self._unanswered
+                reason = "no gradient reaches its result" if called else "it is not called"
+                raise no_rule(owner, policy.model.get_submodule(owner), reason)
 
-    def _refuse(self, call: Call, reason: str) -> "NoRule":
-        return no_rule(self._policy, next(iter(call.names.values())), reason)
-
-    def take_call(self, call: Call) -> bool:
-        """Check whose rows are whose, and await the gradient of its results."""
-        if not call.attributed:
-            raise self._refuse(call, "its batch is not the completions'")
+    def take_call(self, call: Call) -> None:
+        """Await the gradient of its results."""
         self._unanswered[call.owner] += 1
-        return True
 
     def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
         """Take the first rule that fits; for several calls, one that fits them all."""
         self._unanswered[call.owner] -= 1
-        if call.changed:
-            raise self._refuse(call, "its input is changed after the call")
         first = self.rules.get(call.owner, 0)
         self.rules[call.owner] = max(first, self._find_rule(call, gradients))
 
@@ -138,7 +135,7 @@ class _Trial(ModuleHooks):
                 return index
             except NoExactScore as no:
                 reason = str(no)
-        raise self._refuse(call, reason)
+        raise NoExactScore(reason)
 
 
 def _make_plan(policy: Policy) -> ScoringPlan:
@@ -149,17 +146,6 @@ def _make_plan(policy: Policy) -> ScoringPlan:
             owned[owner] = names
     rules = _Trial(policy, owned).rules
     return {owner: Answer(names, RULES[rules[owner]]) for owner, names in owned.items()}
-
-
-class NoRule(InputError):
-    """Parameters have no rule, or theirs does not hold; says which, and why."""
-
-
-def no_rule(policy: Policy, name: str, reason: str) -> NoRule:
-    """Say that a parameter has no rule."""
-    module_name = name.rpartition(".")[0]
-    module = policy.model.get_submodule(module_name)
-    return NoRule(f"{module_name} ({type(module).__name__}) has no rule: {reason}")
 
 
 def missing_rule(policy: Policy) -> str | None:

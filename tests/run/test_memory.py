@@ -23,8 +23,8 @@ from mse_lab.run.memory import (
     scoring_bytes,
 )
 from mse_lab.scores import factors, plain_backward
+from mse_lab.scores.module_hooks import NoRule
 from mse_lab.scores.score_block import Scoring, score_block
-from mse_lab.scores.scoring_plan import NoRule
 from plain_scores import random_reference
 
 PROMPT, NEW = list(range(3, 43)), 12

@@ -12,8 +12,9 @@ from enumerated import as_completions
 from foreign_modules import H, policy_with, weight
 from models import random_policy, write_checkpoint
 from mse_lab.scores import plain_backward, scoring_plan
+from mse_lab.scores.module_hooks import no_rule
 from mse_lab.scores.score_block import Scoring, score_block, score_difference
-from mse_lab.scores.scoring_plan import missing_rule, no_rule
+from mse_lab.scores.scoring_plan import missing_rule
 from mse_lab.scores.sketches import Sketch
 from plain_scores import (
     PROMPT,
@@ -123,7 +124,7 @@ def test_a_run_says_so_and_measures_the_same(write_probe, tmp_path, monkeypatch,
     """`plan` and `run` of a model without a rule, beside a run by rules."""
 
     def no_rules(policy, *_):
-        raise no_rule(policy, "model.norm.weight", "for a test")
+        raise no_rule("model.norm", policy.model.model.norm, "for a test")
 
     checkpoint = str(write_checkpoint(tmp_path / "m"))
     probe = str(write_probe(model={"path": checkpoint, "dtype": "float64"}))

@@ -271,7 +271,6 @@ class Meets(ModuleHooks):
 
     def take_call(self, call):
         self.met.append(call.owner)
-        return True
 
     def take_gradients(self, call, gradients):
         self.met.append((call.owner, [tensor.clone() for tensor in gradients]))
