@@ -54,5 +54,5 @@ def examine_tokens(
         table = policy.log_probabilities(completion_logits(policy, prefix, part_NT))
         drawn.append(table.gather(-1, part_NT.to(table.device)[..., None])[..., 0])
         ratios.append(torch.stack([*_log_ratios(table, drawn[-1])]))
-    totals_X = sum_over_tokens(torch.cat(ratios, 1).double(), completions).sum(-1)
-    return torch.cat(drawn).double().cpu().numpy(), totals_X.cpu().numpy()
+    totals_X = sum_over_tokens(torch.cat(ratios, 1).cpu().double(), completions).sum(-1)
+    return torch.cat(drawn).cpu().double().numpy(), totals_X.numpy()

@@ -114,31 +114,17 @@ class Fallbacks(Generic[Size]):
     """Ways to do a stage, each of which takes less memory than the one before."""
 
     def __init__(
-        self,
-        ways: Sequence[Size],
-        takes: Callable[[Size], int],
-        room: int,
-        without_rules: Sequence[Size] = (),
-        missing: str | None = None,
+        self, ways: Sequence[Size], takes: Callable[[Size], int], room: int
     ) -> None:
-        self._takes, self._room, self._without_rules = takes, room, without_rules
-        self.missing = missing  # What has no rule, once it is known.
-        self._begin(ways if missing is None else without_rules)
-        self.planned = self.current
+        """Begin with the first way that takes no more than the room, or else the last."""
+        fitting = [at for at, way in enumerate(ways) if takes(way) <= room]
+        self.ways, self.fits = ways, bool(fitting)
+        self.index = self._planned = fitting[0] if fitting else len(ways) - 1
 
-    def _begin(self, ways: Sequence[Size]) -> None:
-        fitting = [at for at, way in enumerate(ways) if self._takes(way) <= self._room]
-        self.ways = ways
-        # The way in use: the first that fits, or else the smallest.
-        self.index = fitting[0] if fitting else len(ways) - 1
-        self.fits = bool(fitting)
-
-    def leave_rules(self, missing: str) -> bool:
-        """Go on in ways that need no rule; False if there are none, or they are in use."""
-        if left := bool(self._without_rules) and self.missing is None:
-            self.missing = missing
-            self._begin(self._without_rules)
-        return left
+    @property
+    def retreated(self) -> bool:
+        """Whether it has run out of memory."""
+        return self.index > self._planned
 
     @property
     def current(self) -> Size:
@@ -166,15 +152,25 @@ class Memory:
             lambda size: size * footprint.reference,
             left - 3 * footprint.gradient,
         )
-        alone = ways_alone(footprint)
-        self.scoring = Fallbacks(
-            ways_by_rules(footprint) + alone,
-            partial(scoring_bytes, footprint, group),
-            left - footprint.gradient,
-            alone,
-            missing,
-        )
-        self._stages = (self.drawing, self.reference, self.scoring)
+        self.missing = missing  # What has no rule, once it is known.
+        takes, room = partial(scoring_bytes, footprint, group), left - footprint.gradient
+        self._alone = Fallbacks(ways_alone(footprint), takes, room)
+        by_rules = Fallbacks([*ways_by_rules(footprint), *self._alone.ways], takes, room)
+        self.scoring = self._alone if missing else by_rules
+
+    @property
+    def _stages(self) -> list[Fallbacks[Any]]:
+        return [self.drawing, self.reference, self.scoring]
+
+    def score(self, action: Callable[[Scoring], T]) -> T:
+        """Do the stage of scoring; where a module has no rule after all, without rules."""
+        try:
+            return attempt(self.scoring, action)
+        except NoRule as no:
+            if self.scoring.current.alone:
+                raise
+            self.missing, self.scoring = str(no), self._alone
+            return attempt(self.scoring, action)
 
     @property
     def fits(self) -> bool:
@@ -184,7 +180,7 @@ class Memory:
     @property
     def retreated(self) -> bool:
         """Whether a pass has run out of memory."""
-        return any(stage.current != stage.planned for stage in self._stages)
+        return any(stage.retreated for stage in self._stages)
 
     @property
     def between(self) -> str:
@@ -196,7 +192,7 @@ class Memory:
         """Say why each completion has a pass of its own, and what that costs."""
         if not self.scoring.current.alone:
             return []
-        why = self.scoring.missing or "a block does not fit in model.memory"
+        why = self.missing or "a block does not fit in model.memory"
         return [
             f"{why}; so each completion is differentiated by itself, in {ALONE_TIME}; "
             f"products between completions: {self.between}"
@@ -238,17 +234,10 @@ def plan_memory(
 
 
 def attempt(stage: Fallbacks[Size], action: Callable[[Size], T]) -> T:
-    """Do a stage in the way in use; whenever memory runs out, in the next smaller way.
-
-    Where a module turns out to have no rule, in a way that needs none.
-    """
+    """Do a stage in the way in use; whenever memory runs out, in the next smaller way."""
     while True:
         try:
             return action(stage.current)
-        except NoRule as no:
-            if not stage.leave_rules(str(no)):
-                raise
-            continue
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

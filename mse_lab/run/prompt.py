@@ -94,11 +94,10 @@ def _measure_reference(subject: Subject, index: int, pool: CompletionPool) -> Re
 def _score_block(
     subject: Subject, index: int, block: Completions, reference: Reference
 ) -> Scores:
-    return attempt(
-        subject.memory.scoring,
+    return subject.memory.score(
         lambda how: score_block(
             subject.policy, subject.tokens[index], block, reference.mean, how=how
-        ),
+        )
     )
 
 

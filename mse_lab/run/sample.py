@@ -39,7 +39,7 @@ def _score(
         scores = score_block(policy, tokens, scored, None, how=how, weighted=weighted)
         return scores, np.stack([one.keeper.vector for one in weighted])
 
-    return attempt(subject.memory.scoring, act)
+    return subject.memory.score(act)
 
 
 def _gradient_gap(

@@ -174,7 +174,7 @@ def test_out_of_memory_halves_and_goes_on():
     assert seen == [8, 4, 2]
     # What did not fit once is not tried again.
     assert attempt(stage, lambda size: size) == 2
-    assert stage.planned == 8
+    assert stage.retreated
     with pytest.raises(InputError, match="one completion at a time; leave out"):
         attempt(stage, out_of_memory(9)[0])
 
@@ -200,9 +200,9 @@ def test_without_a_rule_it_goes_on_in_a_way_that_needs_none(footprint):
             raise MemoryError
         return how
 
-    assert attempt(plan.scoring, action) == Scoring(alone=True, sketched=True)
+    assert plan.score(action) == Scoring(alone=True, sketched=True)
     assert plan.retreated
     assert plan.between.startswith("count-sketch of 4095 buckets")
     assert plan.warnings[0].startswith("m (M) has no rule: as it seems; so each completion")
     with pytest.raises(NoRule):
-        attempt(plan.drawing, lambda _: action(Scoring()))
+        plan.score(lambda _: action(Scoring()))
