@@ -1,21 +1,19 @@
 """Supplied completions: drawn elsewhere, by vLLM or a trainer, and read from a file.
 
-A line of the file is a record of a completion (`probe/records.py`); `probes/README.md` says
-what a run makes of it. An end token may end each turn of the policy, and the
-log-probabilities of masked tokens do not count. All lines have the same names; others are
-ignored.
+A line or row of the file is a record of a completion (`probe/records.py`), read as
+`rollouts` reads it; `probes/README.md` says what a run makes of it. An end token may end
+each turn of the policy, and the log-probabilities of masked tokens do not count. All lines
+have the same names; others are ignored.
 
 If lines do not name their pool, the first completions of a prompt, in the order of the
-file, are its reference pool and the next ones its replicates. The file may be larger than
-the memory: an index of where each prompt's lines begin is kept, and they are read when the
-prompt is measured.
+file, are its reference pool and the next ones its replicates.
 """
 
 import hashlib
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +24,10 @@ from mse_lab.policy.policy import Policy
 from mse_lab.probe.plain_text import STARTS, local_path, reading
 from mse_lab.probe.prompts import Prompt
 from mse_lab.probe.records import SYNONYMS, read_records
-from mse_lab.probe.rows import Rows, rows_of_lines
+from mse_lab.probe.rows import Faults, Rows, listed, read_rows
 from mse_lab.probe.schema import Probe
 
 POOLS = ("reference", "replicate")
-
-# Prompt id -> pool -> the byte at which each of its lines begins.
-Offsets = Mapping[str, Mapping[str, Sequence[int]]]
-
-PIECE = 1 << 20  # Bytes of the file in memory at once.
 
 # The names of a record that are read, and those that all lines have, or none.
 READ_NAMES = (
@@ -42,6 +35,12 @@ READ_NAMES = (
     *("log_probs", "log_prob", "engine_log_probs", "reward"),
 )
 SAME = ("pool", "token_ids", "mask", "log_probs", "engine_log_probs")
+
+# The names whose values are lists, and the type of their entries.
+KINDS: dict[str, Any] = {
+    **{"token_ids": np.int64, "mask": np.bool_},
+    **{"log_probs": np.float64, "engine_log_probs": np.float64},
+}
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,12 @@ class Line:
     where: str  # Names it in messages.
     prompt_id: str
     completion: str | None = None
-    token_ids: Sequence[int] | None = None
-    mask: Sequence[int] | None = None
+    token_ids: Ints | None = None
+    mask: Flags | None = None
     truncated: bool | None = None
-    log_probs: Sequence[float] | None = None
+    log_probs: Floats | None = None
     log_prob: float | None = None
-    engine_log_probs: Sequence[float] | None = None
+    engine_log_probs: Floats | None = None
     pool: str | None = None
     reward: float | None = None
 
@@ -77,12 +76,12 @@ class Line:
         if self.pool not in (*POOLS, None):
             raise self.refusal(f"pool = {shown(self.pool)}: give {' or '.join(POOLS)}")
         for key in ("log_probs", "engine_log_probs"):
-            if None in (getattr(self, key) or ()):
+            values = getattr(self, key)
+            if values is not None and np.isnan(values).any():
                 raise self.refusal(f"{key}: a token without one; give one for each")
 
-    def _of_each_token(self, key: str, length: int) -> Sequence[float]:
-        """Give a key's values; refuse them where there is not one for each token."""
-        values: Sequence[float] = getattr(self, key) or []
+    def _refuse_length(self, key: str, values: Sized, length: int) -> None:
+        """Refuse values of a key where there is not one for each token."""
         if self.token_ids is None:
             raise self.refusal(f"{key}: given with a text; give tokens, too")
         if len(values) != length:
@@ -90,18 +89,17 @@ class Line:
                 f"{key}: {len(values)} entries for {length} tokens; give one for each "
                 "token, the end token included"
             )
-        return values
 
     def read_mask(self, length: int) -> Flags | None:
         """Read which of a completion's `length` tokens the policy drew; None for all."""
         if self.mask is None:
             return None
-        mask = self._of_each_token("mask", length)
-        if not any(mask):
+        self._refuse_length("mask", self.mask, length)
+        if not self.mask.any():
             raise self.refusal(
                 "mask: 0 for every token; leave out what the policy did not draw"
             )
-        return np.array(mask, np.bool_)
+        return self.mask
 
     def read_log_prob(self, length: int, mask: Flags | None = None) -> float:
         """Read the log-probability of a completion, of its own tokens; NaN if none."""
@@ -109,13 +107,15 @@ class Line:
         if given is None:
             return float("nan") if self.log_prob is None else self.log_prob
         if self.token_ids is not None:
-            self._of_each_token("log_probs", length)
+            self._refuse_length("log_probs", given, length)
         return float(np.sum(given, where=True if mask is None else mask))
 
     def read_engine_log_probs(self, positions: int) -> Floats:
         """Read the engine's log-probability of each token, zeros after the last, (T,)."""
-        given = self._of_each_token("engine_log_probs", len(self.token_ids or ()))
-        return np.pad(np.array(given, float), (0, max(0, positions - len(given))))
+        given = np.zeros(0) if self.engine_log_probs is None else self.engine_log_probs
+        tokens = 0 if self.token_ids is None else len(self.token_ids)
+        self._refuse_length("engine_log_probs", given, tokens)
+        return np.pad(given, (0, max(0, positions - len(given))))
 
     def read_reward(self) -> float:
         """Read the reward of a completion."""
@@ -156,12 +156,17 @@ class Line:
         return [*tokens, policy.tokenizer.eos_token_id]
 
 
+def _is_read(name: str) -> bool:
+    return SYNONYMS.get(name, name) in READ_NAMES
+
+
 def _columns_of(rows: Rows) -> dict[str, str]:
     """Give the file's columns by the names of a record; a sum may stand for a list."""
-    columns = {SYNONYMS.get(name, name): name for name in rows.columns}
-    if not any(isinstance(one, list) for one in rows.columns.get("log_probs", ())):
+    columns = {SYNONYMS.get(name, name): name for name in rows.columns if _is_read(name)}
+    values = rows.columns.get("log_probs", ())
+    if not any(isinstance(one, list) for one in listed(values)):
         columns["log_prob"] = columns.pop("log_probs", columns.get("log_prob", "log_prob"))
-    return {name: column for name, column in columns.items() if name in READ_NAMES}
+    return columns
 
 
 def lines_of(rows: Rows) -> list[Line]:
@@ -176,6 +181,9 @@ def lines_of(rows: Rows) -> list[Line]:
     columns.pop("prompt", None)
     if ids is None:
         raise InputError(f"{rows.place(0)}: prompt is missing; give the id of its prompt")
+    for name in KINDS.keys() & columns:
+        lists, kind = columns[name], KINDS[name]
+        columns[name] = [None if one is None else np.array(one, kind) for one in lists]
     lines = [
         Line(
             rows.place(index),
@@ -252,17 +260,8 @@ class Supplied:
     path: Path  # The file.
     digest: str  # Its hash: a resumed run refuses another file.
     form: frozenset[str]  # Which of the names `SAME` the lines give.
-    offsets: Offsets  # Where the lines of each prompt's pools begin.
+    lines: Mapping[str, Mapping[str, list[Line]]]  # By prompt and pool.
     unmatched_ids: Sequence[str]  # Ids in the file that no measured prompt has.
-
-    def _lines(self, prompt_id: str, pool: str) -> list[Line]:
-        found = []
-        with reading(self.path), self.path.open("rb") as file:
-            for number, offset in enumerate(self.offsets[prompt_id][pool]):
-                file.seek(offset)
-                found.append((number, file.readline()))
-        unit = f"prompt {prompt_id}, {pool} completion"
-        return lines_of(rows_of_lines(self.path, found, unit))
 
     def read(
         self, prompt_id: str, pool: str, policy: Policy, positions: int
@@ -272,7 +271,7 @@ class Supplied:
         Log-probabilities are NaN if the file gives none.
         """
         unpadded, masks, log_probs = [], [], []
-        for line in self._lines(prompt_id, pool):
+        for line in self.lines[prompt_id][pool]:
             tokens = line.read_tokens(policy, positions)
             mask = line.read_mask(len(tokens))
             log_probs.append(line.read_log_prob(len(tokens), mask))
@@ -284,17 +283,17 @@ class Supplied:
 
     def rewards(self, prompt_id: str, pool: str) -> Floats:
         """Read the rewards (N,) of a pool."""
-        return np.array([line.read_reward() for line in self._lines(prompt_id, pool)])
+        return np.array([line.read_reward() for line in self.lines[prompt_id][pool]])
 
     def engine_log_probs(self, prompt_id: str, pool: str, positions: int) -> Floats:
         """Read the engine's log-probabilities of the tokens of a pool, (N, T)."""
-        lines = self._lines(prompt_id, pool)
+        lines = self.lines[prompt_id][pool]
         return np.stack([line.read_engine_log_probs(positions) for line in lines])
 
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Read everything once, so that a fault shows before the first measurement."""
         positions = probe.sampling.max_new_tokens
-        for prompt_id, pools in self.offsets.items():
+        for prompt_id, pools in self.lines.items():
             for pool in pools:
                 self.read(prompt_id, pool, policy, positions)
                 if "engine_log_probs" in self.form:
@@ -328,41 +327,31 @@ class Supplied:
         return warnings
 
 
-def _pieces(path: Path) -> Iterator[list[tuple[int, int, bytes]]]:
-    """Read the number, offset and bytes of lines, a piece of the file at a time."""
-    piece, offset, size = list[tuple[int, int, bytes]](), 0, 0
-    with reading(path), path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if raw.strip():
-                piece.append((number, offset, raw))
-            offset, size = offset + len(raw), size + len(raw)
-            if size >= PIECE and piece:
-                yield piece
-                piece, size = [], 0
-    if piece:
-        yield piece
-
-
-def _read_index(path: Path) -> Iterator[tuple[int, Line]]:
-    """Yield every line with the byte that it begins at; all give the same names."""
+def _read_lines(path: Path) -> Iterator[Line]:
+    """Read every line; all give the same names, and none is damaged."""
     form: frozenset[str] | None = None
-    for piece in _pieces(path):
-        rows = rows_of_lines(path, [(number, raw) for number, _, raw in piece])
-        for (_, offset, _), line in zip(piece, lines_of(rows), strict=True):
+    faults = Faults()
+    for rows in read_rows(path, lambda names: [*filter(_is_read, names)], faults):
+        for line in lines_of(rows):
             form = line.form if form is None else form
             for name in sorted(form ^ line.form):
                 raise line.refusal(
                     f"{name} {'missing' if name in form else 'given'}, unlike in the lines "
                     "before; give it in all lines or in none"
                 )
-            yield offset, line
+            yield line
+    for fault in faults.damaged:
+        raise InputError(f"{fault}; repair it")
 
 
 def _refuse_few(
-    path: Path, offsets: Offsets, form: frozenset[str], needed: Mapping[str, int]
+    path: Path,
+    lines: Mapping[str, Mapping[str, list[Line]]],
+    form: frozenset[str],
+    needed: Mapping[str, int],
 ) -> None:
     keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
-    for prompt_id, pools in offsets.items():
+    for prompt_id, pools in lines.items():
         for pool in POOLS:
             if len(pools[pool]) < needed[pool]:
                 count = f"{sum(map(len, pools.values()))} completions"
@@ -374,44 +363,44 @@ def _refuse_few(
                 )
 
 
-def _index(
+def _sort(
     path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int]
-) -> tuple[frozenset[str] | None, Offsets, list[str]]:
-    """Find each prompt's pools; give the lines' form, None of an empty file, and other ids.
+) -> tuple[frozenset[str] | None, dict[str, dict[str, list[Line]]], list[str]]:
+    """Sort lines by prompt and pool; give their form, None of an empty file, and other ids.
 
     Completions of a prompt beyond its pools are left out.
     """
-    offsets = {prompt.id: {pool: array("Q") for pool in POOLS} for prompt in prompts}
+    lines = {prompt.id: {pool: list[Line]() for pool in POOLS} for prompt in prompts}
     unmatched_ids: dict[str, None] = {}
     form = None
-    for offset, line in _read_index(path):
+    for line in _read_lines(path):
         form = line.form
-        if (pools := offsets.get(line.prompt_id)) is None:
+        if (pools := lines.get(line.prompt_id)) is None:
             unmatched_ids[line.prompt_id] = None
             continue
         full = len(pools["reference"]) == needed["reference"]
         pool = line.pool or ("replicate" if full else "reference")
         if len(pools[pool]) < needed[pool]:
-            pools[pool].append(offset)
-    return form, offsets, list(unmatched_ids)
+            pools[pool].append(line)
+    return form, lines, list(unmatched_ids)
 
 
 def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Supplied:
-    """Index the file of completions that a probe names."""
+    """Read the file of completions that a probe names."""
     key = f"completions = {probe.completions}"
     path = local_path(str(probe.completions), root)
     if path is None or not path.is_file():
-        raise InputError(f"{key}: no such file; give a JSONL ({STARTS})")
+        raise InputError(f"{key}: no such file; give a JSONL or Parquet file ({STARTS})")
     needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
-    form, offsets, unmatched_ids = _index(path, prompts, needed)
+    form, lines, unmatched_ids = _sort(path, prompts, needed)
     if form is None:
         raise InputError(f"{key}: the file is empty; draw completions")
-    if not any(pool for pools in offsets.values() for pool in pools.values()):
+    if not any(pool for pools in lines.values() for pool in pools.values()):
         raise InputError(
             f"{path}: its prompts, such as {shown(unmatched_ids[0])}, are not those of the "
             f"prompt set, such as {shown(prompts[0].id)}; give the ids of the prompt set"
         )
-    _refuse_few(path, offsets, form, needed)
+    _refuse_few(path, lines, form, needed)
     with reading(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Supplied(path, digest, form, offsets, unmatched_ids)
+    return Supplied(path, digest, form, lines, unmatched_ids)

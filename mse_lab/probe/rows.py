@@ -159,20 +159,6 @@ def _columns_of(
     }
 
 
-def rows_of_lines(
-    path: Path, lines: Sequence[tuple[int, bytes]], unit: str = "line"
-) -> Rows:
-    """Read lines of a file by their numbers; refuse a damaged one."""
-    records = []
-    for number, raw in lines:
-        values = read_object(raw)
-        if isinstance(values, str):
-            raise InputError(f"{path}, {unit} {number}: {values}; repair it")
-        records.append(values)
-    columns = _columns_of(records, lambda names: names)
-    return Rows(str(path), unit, [number for number, _ in lines], columns)
-
-
 def _json_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
     for numbers, records in _Lines(path, faults).batches(size):
         yield Rows(str(path), "line", numbers, _columns_of(records, choose))

@@ -73,7 +73,7 @@ def identify_prompts(prompts: Sequence[Prompt]) -> dict[str, str]:
 
 
 def find_supplied(probe: Probe, prompts: Sequence[Prompt], root: Path) -> "Supplied | None":
-    """Index the file of completions that a probe names; None where it names none."""
+    """Read the file of completions that a probe names; None where it names none."""
     if probe.completions is None:
         return None
     from mse_lab.policy.supplied_completions import find_completions

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from pathlib import Path
 
 import numpy as np
 from fuzzing import CASES, answer_or_one_line
@@ -13,10 +12,10 @@ from hypothesis import strategies as st
 from mse_lab.arrays import LARGEST
 from mse_lab.errors import InputError
 from mse_lab.policy.supplied_completions import lines_of
-from mse_lab.probe.plain_text import parse_json
+from mse_lab.probe.plain_text import parse_json, read_object
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import exact, gsm8k, integer
-from mse_lab.probe.rows import rows_of_lines
+from mse_lab.probe.rows import Rows
 from mse_lab.probe.schema import Prompts
 
 GOOD = '{"id": "p1", "problem": "1 + 1", "answer": 2, "category": "sums"}'
@@ -102,7 +101,11 @@ def test_any_bytes(tmp_path, content):
 @CASES
 def test_any_supplied_line(changes):
     line = json_object([("prompt", '"a"'), ("tokens", "[1]"), *changes])
-    found = answer_or_one_line(lambda: lines_of(rows_of_lines(Path("line"), [(1, line)])))
+    values = read_object(line)
+    if isinstance(values, str):
+        return
+    columns = {name: [value] for name, value in values.items()}
+    found = answer_or_one_line(lambda: lines_of(Rows("line", "line", [1], columns)))
     if found is not None:
         [found] = found
         assert found.token_ids is not None or found.completion is not None

@@ -1,6 +1,8 @@
 """Completions from a file: measured as if drawn here, and refused where they cannot be."""
 
+import gzip
 import hashlib
+import io
 import json
 import runpy
 import sys
@@ -16,7 +18,7 @@ import torch
 import run_mse
 from models import draw, random_policy
 from mse_lab.errors import InputError, shown
-from mse_lab.policy import rare_tokens, supplied_completions
+from mse_lab.policy import rare_tokens
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
@@ -25,14 +27,15 @@ from mse_lab.policy.supplied_completions import find_completions, lines_of
 from mse_lab.probe.probe_files import load_probe
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import integer
-from mse_lab.probe.rows import rows_of_lines
+from mse_lab.probe.rows import Rows
 from mse_lab.probe.streams import uniforms
 from results.test_checks import top_p
 from stopped_policies import stopped_policy
 
 
 def parse_line(raw):
-    [line] = lines_of(rows_of_lines(Path("here"), [(1, raw)]))
+    columns = {name: [value] for name, value in json.loads(raw).items()}
+    [line] = lines_of(Rows("here", "line", [1], columns))
     return line
 
 
@@ -101,10 +104,9 @@ def test_a_line_that_the_policy_cannot_have_drawn(case):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("raw", [b"{", b"[1]", b'{"tokens": [1]}'], ids=str)
-def test_what_is_no_line(raw):
-    with pytest.raises(InputError, match=r"here, line 1: (not|prompt is missing)"):
-        parse_line(raw)
+def test_a_line_has_a_prompt():
+    with pytest.raises(InputError, match="here, line 1: prompt is missing"):
+        parse_line(b'{"tokens": [1]}')
 
 
 @pytest.mark.parametrize("given", [None, "one", float("nan"), 1e300, 10**400], ids=shown)
@@ -320,7 +322,7 @@ FAULTY = {
     "masks in some": (False, lambda lines: lines[3].update(mask=[1]),
                       "line 4: mask given, unlike in the lines before"),
     "last": (False, lambda lines: lines[-1].update(tokens=[7]),
-             "prompt p4, replicate completion 31: token 7 is not in the vocabulary of 4"),
+             "line 480: token 7 is not in the vocabulary of 4"),
 }  # fmt: skip
 
 
@@ -336,19 +338,29 @@ def test_a_faulty_file_is_refused_before_anything_is_measured(
         assert not (out / "small/shards").exists()
 
 
-def test_the_file_is_read_in_pieces(write_probe, tmp_path, monkeypatch):
-    """Of lines between which some are empty, whose bytes are where the index says."""
-    monkeypatch.setattr(supplied_completions, "PIECE", 100)
-    lines = [json.dumps({"prompt": f"p{n % 5}", "tokens": [n // 5, 0]}) for n in range(240)]
-    path = tmp_path / "drawn.jsonl"
-    path.write_text("\n\n".join(lines))
-    pieces = [*supplied_completions._pieces(path)]
-    assert max(sum(len(raw) for *_, raw in piece) for piece in pieces) < 150
-    pool = {"reference": 32, "replicate": 16}
-    probe = load_probe(write_probe(pool=pool, completions=str(path)))
-    found = find_completions(probe, load_prompts(probe.prompts, tmp_path), tmp_path)
-    read = [line.token_ids for line in found._lines("p3", "replicate")]
-    assert read == [[number, 0] for number in range(32, 48)]
+def test_the_file_is_read_as_logs_are(drawn, write, write_probe, tmp_path, refused):
+    """Packed, with empty lines between, or Parquet; a damaged line is refused."""
+    lines = drawn()
+    content = Path(write(lines, {"text"})).read_text()
+    files = {name: tmp_path / name for name in ("a.jsonl", "a.jsonl.gz", "a.parquet")}
+    files["a.jsonl"].write_text(content.replace("\n", "\n\n"))
+    files["a.jsonl.gz"].write_bytes(gzip.compress(content.encode()))
+    pd.read_json(io.StringIO(content), lines=True).to_parquet(files["a.parquet"])
+    found = {}
+    for name, path in files.items():
+        probe = load_probe(write_probe(completions=str(path)))
+        found[name] = find_completions(
+            probe, load_prompts(probe.prompts, tmp_path), tmp_path
+        )
+    policy = load_policy(probe, tmp_path)
+    for name, one in found.items():
+        read = one.read("p3", "replicate", policy, 2)
+        tokens = [line["tokens"] for line in lines if line["prompt"] == "p3"][64:]
+        assert [own.tolist() for own in read.unpadded] == tokens, name
+        assert np.isfinite(read.log_probs_N).all()
+    files["a.jsonl"].write_text(content.replace('{"prompt": "p2"', '{"prompt": p2', 1))
+    probe = write_probe(completions=str(files["a.jsonl"]))
+    assert "line 193: not valid JSON" in refused("run", probe, "--out", tmp_path / "out")
 
 
 def episode(policy, generator, prompt_id, tokens):
