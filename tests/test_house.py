@@ -152,6 +152,8 @@ run tiny/base --set prompts.template=none.txt --out new
 run tiny/base --set prompts.source=none.jsonl --out new
 run tiny/base --set seed=1 --out results
 plan tiny/base --set seed=1
+plan tiny/base --set prompts.template=none.txt --out new
+advise tiny/base --set prompts.template=none.txt --out new
 advise tiny/base --set reward=intger
 figure nowhere
 advise tiny/base --checkpoints nowhere
@@ -159,17 +161,30 @@ advise tiny/base --checkpoints nowhere
 
 
 EACH = """
-import run_mse, sys
+import sys
+import mse_lab
+
+heavy = {"numpy", "pandas", "torch", "matplotlib"} & {*sys.modules}
+assert not heavy, f"import mse_lab: {heavy}"
+assert mse_lab.rollouts("probes/notebooks/rollouts.jsonl").summary["prompts"]
+assert "matplotlib" not in sys.modules, "rollouts"
+arrays = dict(__import__("numpy").load("results/demo/pools.npz"))
+result = mse_lab.analyse(arrays, group_sizes=[4, 8])
+result.mse, result.claims(), result.advise()
+
+import run_mse
 
 for line in sys.argv[1:]:
     status = run_mse.main(line.split())
-    if "torch" in sys.modules or status != bool(line) * 2:
+    if status != bool(line) * 2:
         sys.exit(f"{line}: status {status}")
+    if {"torch", "transformers"} & {*sys.modules}:
+        sys.exit(f"{line}: torch is imported")
 """
 
 
 def test_no_torch_where_no_model_is_needed():
-    """Not for what only looks, nor for what is refused whatever the model is."""
+    """Not from logs and pools, not for what only looks or is refused without a model."""
     words = [sys.executable, "-c", EACH, "", *REFUSED_EARLY.strip().splitlines()]
     done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,8 +1,5 @@
 """Prepare: what is at fault is said before anything is measured, by `plan` and `run`."""
 
-import subprocess
-import sys
-
 import pytest
 
 import run_mse
@@ -32,16 +29,3 @@ def test_processes_that_are_about_different_things(probe, tmp_path):
 
     with pytest.raises(InputError, match="not those of process 0"):
         prepare("small", probe, tmp_path / "out", tmp_path, Second())
-
-
-@pytest.mark.parametrize("command", ["run", "plan", "advise"])
-def test_what_needs_no_model_is_refused_before_torch(command, write_probe, tmp_path):
-    words = [command, str(write_probe()), "--out", str(tmp_path), "--set"]
-    code = (
-        f"import sys, run_mse; run_mse.main({[*words, 'prompts.template=none.txt']}); "
-        "print('torch' in sys.modules)"
-    )
-    done = [sys.executable, "-c", code]
-    found = subprocess.run(done, capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
-    assert "none.txt" in found.stderr

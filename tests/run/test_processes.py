@@ -21,50 +21,7 @@ from mse_lab.run.finish import Outcome
 from mse_lab.run.processes import LOCK, lock, wait_until
 from mse_lab.run.progress import Tally
 from mse_lab.run.torchrun import TorchrunProcesses, name_start
-from torchrun_starts import ROOT, ours, torchrun
-
-# What rank 1 does at its second prompt where two processes run.
-REWARD = """
-import os, time
-from mse_lab.probe.rewards import integer
-
-seen = []
-
-def reward(text, prompt):
-    if prompt["id"] not in seen:
-        seen.append(prompt["id"])
-    if os.environ["RANK"] != "1":
-        time.sleep(0.1)
-    elif len(seen) == 2:
-        raise ZeroDivisionError("no such thing")
-    return integer(text, prompt)
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_share_an_advice(write_probe, tmp_path):
-    """Look by look; the first one decides, and gives what one process gives."""
-    words = ["advise", str(write_probe()), "--budget", "180", "--out"]
-    assert run_mse.main([*words, str(tmp_path / "alone")]) == 0
-    done = torchrun(*words, tmp_path / "two", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    alone, two = (
-        (tmp_path / name / "small/advice/advice.json").read_bytes()
-        for name in ("alone", "two")
-    )
-    assert two == alone
-
-
-def test_an_error_of_one_process_is_one_line(write_probe, tmp_path):
-    (tmp_path / "plugin.py").write_text(REWARD)
-    words = [write_probe(reward="plugin:reward"), "--out", tmp_path / "out"]
-    done = torchrun("run", *words, folder=tmp_path)
-    assert done.returncode != 0
-    (line,) = ours(done)
-    for words in ("reward = plugin:reward", "failed on prompt p", "no such thing"):
-        assert words in line
-    assert "exitcode  : 2" in done.stderr
-    assert list((tmp_path / "out/small/shards").glob("*.npz"))
+from torchrun_starts import ROOT
 
 
 def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):

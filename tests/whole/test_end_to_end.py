@@ -34,7 +34,7 @@ from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.processes import LOCK
 from mse_lab.trl import MSECallback
-from torchrun_starts import torchrun
+from torchrun_starts import ours, torchrun
 from trl_training import LENGTH, advise_apart, load, right, train
 from trl_training import ROWS as TRAINED
 
@@ -139,36 +139,66 @@ def test_resume(project, tmp_path, monkeypatch):
     assert tables_of(out / "small") == tables_of(project / "results/small")
 
 
-# What rank 1 does once at its second prompt where two processes run.
-LOST = """
+# What rank 1 does at the second prompt that it is dealt of a probe.
+AT_SECOND = """
 import os, signal, time
 from mse_lab.probe.rewards import integer
 
-seen = []
+seen = {"lost": [], "fails": []}
 
-def reward(text, prompt):
-    if prompt["id"] not in seen:
-        seen.append(prompt["id"])
+def reward(text, prompt, name):
+    own = seen[name]
+    if prompt["id"] not in own:
+        own.append(prompt["id"])
     if "AMONG_TWO" in os.environ and os.environ["RANK"] != "1":
         time.sleep(0.1)
-    second = os.environ.get("RANK") == "1" and len(seen) == 2
-    if second and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
+    return os.environ.get("RANK") == "1" and len(own) == 2
+
+def lost(text, prompt):
+    if reward(text, prompt, "lost") and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         os.kill(os.getpid(), signal.SIGKILL)
     return integer(text, prompt)
+
+def fails(text, prompt):
+    if reward(text, prompt, "fails"):
+        raise ZeroDivisionError("no such thing")
+    return integer(text, prompt)
+"""
+
+
+# An advice and then runs, in the same processes.
+IN_TURN = """
+import json, sys
+import run_mse
+
+for words in json.loads(sys.argv[1]):
+    status = run_mse.main(words)
+sys.exit(status)
 """
 
 
 @pytest.mark.slow
 def test_two_processes(write_probe, tmp_path, monkeypatch):
-    """Of two probes the second is interrupted; both are as by one process, to the byte."""
-    (tmp_path / "plugin.py").write_text(LOST)
+    """An advice and, of three probes, the second interrupted: the bytes of one process.
+
+    An error of one process at the third ends both, in one line.
+    """
+    (tmp_path / "plugin.py").write_text(AT_SECOND)
+    (tmp_path / "in_turn.py").write_text(IN_TURN)
     monkeypatch.syspath_prepend(tmp_path)
-    paths = [write_probe("one"), write_probe("two", reward="plugin:reward", seed=1)]
+    one, two = write_probe("one"), write_probe("two", reward="plugin:lost", seed=1)
+    bad = write_probe("bad", reward="plugin:fails")
     alone, out = tmp_path / "alone", tmp_path / "out"
-    assert run_mse.main(["run", *map(str, paths), "--out", str(alone)]) == 0
-    words = [*paths, "--fresh", "--out", out]
-    done = torchrun("run", *words, folder=tmp_path, max_restarts=1, AMONG_TWO="yes")
-    assert done.returncode == 0, done.stderr
+    advice = ["advise", str(one), "--budget", "180", "--out"]
+    advised = "one/advice/advice.json"
+    assert run_mse.main([*advice, str(alone)]) == 0
+    first = (alone / advised).read_bytes()
+    assert run_mse.main(["run", str(one), str(two), "--out", str(alone)]) == 0
+    runs = ["run", *map(str, (one, two, bad)), "--fresh", "--out", str(out)]
+    commands = json.dumps([[*advice, str(tmp_path / "advice")], runs])
+    given = {"program": tmp_path / "in_turn.py", "max_restarts": 1, "AMONG_TWO": "yes"}
+    done = torchrun(commands, folder=f"{tmp_path}{os.pathsep}{ROOT}", **given)
+    assert (tmp_path / "advice" / advised).read_bytes() == first
     # The first probe was measured before the loss and, despite --fresh, found after it.
     assert done.stdout.count("finished before") == 1
     assert done.stdout.count("results written") == 2
@@ -179,6 +209,12 @@ def test_two_processes(write_probe, tmp_path, monkeypatch):
     assert len(environment["process_seconds"]) == 2
     assert environment["seconds"] == max(environment["process_seconds"])
     assert not list(out.rglob(LOCK))
+    assert done.returncode != 0
+    assert "exitcode  : 2" in done.stderr
+    *_, line = ours(done)
+    for words in ("reward = plugin:fails", "failed on prompt p", "no such thing"):
+        assert words in line
+    assert list((out / "bad/shards").glob("*.npz"))
 
 
 def test_advise(fifty, tmp_path, capsys):
