@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.logs.groups import RewardGroups
 from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
@@ -30,12 +30,11 @@ class Forecast(NamedTuple):
     model: bool  # Whether it assumes the Beta law.
 
 
-def share_of_groups(
-    shares_K: Floats, groups: RewardGroups, level: float, rng: np.random.Generator
-) -> Estimate:
-    """Average shares, NaN left out, over groups; the interval is over prompts."""
-    known_K = ~np.isnan(shares_K)
-    return cluster_share(shares_K[known_K], groups.prompt_K[known_K], level, rng)
+def mean_share(shares: Floats | Flags, prompts: Ints, level: float, seed: int) -> Estimate:
+    """Average shares, NaN left out, of these prompts; the interval is over prompts."""
+    known = ~np.isnan(shares)
+    rng = np.random.default_rng(seed)
+    return cluster_share(shares[known].astype(float), prompts[known], level, rng)
 
 
 def _by_model(
@@ -80,7 +79,7 @@ def forecast(groups: RewardGroups, level: float, seed: int) -> list[Forecast]:
     unbiased = []
     for size in (size for size in sizes if size <= largest):
         shares_K = groups.zero_variance_shares(size)
-        share = share_of_groups(shares_K, groups, level, np.random.default_rng(seed))
+        share = mean_share(shares_K, groups.prompt_K, level, seed)
         unbiased.append(Forecast(size, share, model=False))
     if not groups.binary or groups.range[0] == groups.range[1]:
         return unbiased

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Flags, Floats
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.logs import values
 from mse_lab.logs.find_logs import LeftOut
-from mse_lab.logs.forecast import Forecast, forecast, share_of_groups
+from mse_lab.logs.forecast import Forecast, forecast, mean_share
 from mse_lab.logs.groups import RewardGroups
 from mse_lab.logs.read_logs import Log
-from mse_lab.mse.cluster_means import cluster_mean, cluster_share
+from mse_lab.mse.cluster_means import cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch
 
@@ -34,21 +34,19 @@ class Summary:
     # Limits of the checks in `verdicts.py` that take the place of the usual ones.
     limits: Mapping[str, float] = field(default_factory=dict)
 
+    def _share(self, shares: Floats | Flags, prompts: Ints) -> Estimate:
+        """Average shares of these prompts."""
+        return mean_share(shares, prompts, self.level, SEED)
+
     def _share_of_groups(self, flags_K: Flags) -> Estimate:
         """Share of the groups of two completions or more that are flagged."""
-        shares_K = np.where(self.groups.size_K > 1, flags_K.astype(float), np.nan)
-        return share_of_groups(shares_K, self.groups, self.level, self._rng())
+        several_K = self.groups.size_K > 1
+        return self._share(flags_K[several_K], self.groups.prompt_K[several_K])
 
-    def _share_of_completions(self, shares_N: Floats | Flags) -> Estimate:
-        prompt_N = self.groups.prompt_N
-        return cluster_share(shares_N.astype(float), prompt_N, self.level, self._rng())
-
-    def _share_of_prompts(self, flags_P: "pd.Series[bool]") -> Estimate:
-        shares_P = flags_P.to_numpy(dtype=float)
-        return cluster_share(shares_P, np.arange(len(shares_P)), self.level, self._rng())
-
-    def _rng(self) -> np.random.Generator:
-        return np.random.default_rng(SEED)
+    def _share_of_prompts(self, name: str) -> Estimate:
+        """Share of the prompts whose completions are all of a kind."""
+        all_P = self.prompts[name].to_numpy() == 1
+        return self._share(all_P, np.arange(len(all_P)))
 
     @cached_property
     def grouped(self) -> bool:
@@ -78,12 +76,12 @@ class Summary:
     @cached_property
     def never_right(self) -> Estimate:
         """Share of prompts without a right completion."""
-        return self._share_of_prompts(self.prompts["wrong"] == 1)
+        return self._share_of_prompts("wrong")
 
     @cached_property
     def always_right(self) -> Estimate:
         """Share of prompts with right completions only."""
-        return self._share_of_prompts(self.prompts["right"] == 1)
+        return self._share_of_prompts("right")
 
     @cached_property
     def spread(self) -> values.ValueSpread:
@@ -145,7 +143,7 @@ class Summary:
     def truncated(self) -> Estimate | None:
         """Share of completions that were cut."""
         cut_N = self.truncated_N
-        return None if cut_N is None else self._share_of_completions(cut_N)
+        return None if cut_N is None else self._share(cut_N, self.groups.prompt_N)
 
     @cached_property
     def duplicates(self) -> Estimate | None:
@@ -157,7 +155,7 @@ class Summary:
         if content_N is None or not self.grouped:
             return None
         pairs = pd.DataFrame({"group": self.groups.group_N, "content": content_N})
-        return self._share_of_completions(pairs.duplicated().to_numpy())
+        return self._share(pairs.duplicated().to_numpy(), self.groups.prompt_N)
 
     @cached_property
     def reward_functions(self) -> list[values.RewardFunction]:
@@ -194,7 +192,7 @@ class Summary:
         if least < 0 or most > 1 or not flags_N.any():
             return self.mean_where(self.groups.reward_N, flags_N)
         rewards, prompts = self.groups.reward_N[flags_N], self.groups.prompt_N[flags_N]
-        return cluster_share(rewards, prompts, self.level, self._rng())
+        return self._share(rewards, prompts)
 
     @cached_property
     def left_out(self) -> list[LeftOut]:
