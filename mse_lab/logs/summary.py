@@ -84,7 +84,7 @@ class Summary:
         return self._share_of_prompts("right")
 
     @cached_property
-    def spread(self) -> values.ValueSpread:
+    def spread(self) -> Estimate:
         """How far the values of prompts lie apart."""
         return values.spread_of_values(self.groups, self.level)
 
@@ -242,7 +242,7 @@ class Summary:
             "never_right": self.never_right,
             "always_right": self.always_right,
             "values": self.bands,
-            "value_sd": self.spread.between,
+            "value_sd": self.spread,
             "drift": self.drift,
             **{name: getattr(self, name) if self.grouped else None for name in of_groups},
             "zero_variance_completions": self.wasted if self.grouped else None,

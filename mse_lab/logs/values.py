@@ -29,14 +29,6 @@ BANDS = (0.25, 0.5, 0.75, 1.0)
 FEWEST_STEPS = 4
 
 
-class ValueSpread(NamedTuple):
-    """How far the values of groups lie apart, as standard deviations."""
-
-    seen: float  # That of the groups' mean rewards.
-    luck: float  # That of a mean reward about its prompt's value.
-    between: Estimate  # That of the values themselves: what luck leaves of it.
-
-
 def tabulate_prompts(groups: RewardGroups) -> pd.DataFrame:
     """Describe each prompt: its completions, value, and share of zero-variance groups."""
     prompt_K, prompt_N = groups.prompt_K, groups.prompt_N
@@ -85,8 +77,8 @@ def _skewed(variance: Estimate) -> Estimate:
     return Estimate(value, low, value * math.exp(reach)) if reach < 2 else variance
 
 
-def spread_of_values(groups: RewardGroups, level: float) -> ValueSpread:
-    """Split the variance of groups' mean rewards into that of luck and that of values.
+def spread_of_values(groups: RewardGroups, level: float) -> Estimate:
+    """Estimate the standard deviation of prompts' values: what luck leaves of it.
 
     With m the mean and s^2 the variance of the n rewards of one of K groups, M the mean of
     all m, and k_p groups of prompt p, of prompts drawn at random
@@ -100,19 +92,13 @@ def spread_of_values(groups: RewardGroups, level: float) -> ValueSpread:
     several_K = groups.size_K > 1
     count = int(several_K.sum())
     mean_K, prompt_K = groups.mean_K[several_K], groups.prompt_K[several_K]
-    if count < 2:
-        return ValueSpread(math.nan, math.nan, UNKNOWN)
+    if len(np.unique(prompt_K)) < 2:
+        return UNKNOWN
     luck_K = groups.variance_K[several_K] / groups.size_K[several_K]
-    apart_K, luck = np.square(mean_K - mean_K.mean()), float(luck_K.mean())
     same = float(np.square(np.bincount(prompt_K) / count).sum())
-    if np.all(prompt_K == prompt_K[0]):
-        seen = math.sqrt(apart_K.sum() / (count - 1))
-        return ValueSpread(seen, math.sqrt(luck), UNKNOWN)
-    values_K = (apart_K - (1 - 1 / count) * luck_K) / (1 - same)
-    variance = _skewed(cluster_mean(values_K, prompt_K, level))
-    ends = (math.sqrt(max(end, 0.0)) if end == end else end for end in variance)
-    seen = math.sqrt(max(variance.value + luck, 0.0))
-    return ValueSpread(seen, math.sqrt(luck), Estimate(*ends))
+    apart_K = np.square(mean_K - mean_K.mean()) - (1 - 1 / count) * luck_K
+    variance = _skewed(cluster_mean(apart_K / (1 - same), prompt_K, level))
+    return Estimate(*(math.sqrt(max(end, 0.0)) if end == end else end for end in variance))
 
 
 def drift_of_values(groups: RewardGroups, level: float) -> Estimate:

@@ -103,12 +103,9 @@ def _values(summary: Summary) -> Part:
         [f"prompts {always}", percent(summary.always_right)],
     ]
     spread = summary.spread
-    if np.isfinite(spread.luck):
-        between, least = with_interval(spread.between), LEAST_TIMES
-        between = f"under {least:g}" if spread.between.high < least else between
-        rows.append(["spread of values (sd)", between])
-        means = f"{number(spread.seen, 2)}, chance alone gives {number(spread.luck, 2)}"
-        rows.append(["spread of the groups' means (sd)", means])
+    if np.isfinite(spread.value):
+        small = f"under {LEAST_TIMES:g}" if spread.high < LEAST_TIMES else ""
+        rows.append(["spread of values (sd)", small or with_interval(spread)])
     if np.isfinite(summary.drift.value):
         rows.append(["mean reward, last third minus first", with_interval(summary.drift)])
     level = f"Intervals: {summary.level:.0%}, for prompts drawn at random like these."

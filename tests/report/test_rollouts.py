@@ -77,7 +77,7 @@ SAID = {
     ),
     "luck above the spread": (
         groups_of(*[[0, 1]] * 8),
-        ["spread of the groups' means (sd) 0, chance alone gives 0.5"], [],
+        ["spread of values (sd) under 0.001"], [],
     ),
     "what logs cannot tell": (
         groups_of([0, 1]),
