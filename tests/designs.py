@@ -44,6 +44,11 @@ class Source:
         """All prompts."""
         return self.make()
 
+    @cached_property
+    def truth(self) -> Truth:
+        """Exact figures of all prompts."""
+        return Truth(self.whole)
+
     def draw(self, rng: np.random.Generator) -> tuple[Design, Pools]:
         """Draw the prompts of a run, and its pools."""
         own = self.whole

@@ -51,7 +51,7 @@ def answers_by(
     """List every number and verdict of a run, and whether it was warned of."""
     source = SOURCES[name]
     prompts, pools = source.draw(np.random.default_rng([seed, *map(ord, name)]))
-    own, whole = Truth(prompts), Truth(source.whole)
+    own, whole = Truth(prompts), source.truth
     binary = whole.binary and source.prompts is not None
     result = analysed(
         pools,

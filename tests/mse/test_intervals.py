@@ -47,7 +47,7 @@ def cover(source):
     for _ in range(TRIALS):
         _, pools = source.draw(rng)
         errors = measure_errors(pools, estimators, SIZES)
-        curves = Curves(pools, draw_reference_noise(pools, 300, rng))
+        curves = Curves(pools, draw_reference_noise(pools, 100, rng))
         found = measure_curves(curves, estimators, errors)
         few = bool(warn_of_few_degrees(pools, found))
         for key, (measured, law) in found.items():

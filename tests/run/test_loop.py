@@ -82,13 +82,20 @@ def task(request, probe, tmp_path):
     return Task(context, request.param)
 
 
+@pytest.fixture(scope="module")
+def stores():
+    """What is measured once for all tests, by kind."""
+    return {}
+
+
 @pytest.fixture
-def whole(task):
+def whole(task, stores):
     """What one process measures in memory."""
-    store = {}
-    task.fill(store)
-    task.measured.clear()
-    return store
+    if task.kind not in stores:
+        stores[task.kind] = {}
+        task.fill(stores[task.kind])
+        task.measured.clear()
+    return stores[task.kind]
 
 
 def same(task, store, whole):

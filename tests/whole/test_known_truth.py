@@ -247,9 +247,12 @@ def test_means_over_runs_with_a_small_reference():
 
 
 def test_binary_laws_at_a_small_reference():
-    """Of 60 runs of 36 prompts; at the estimated V, not of its counts, it is off by 5%."""
+    """Of 40 runs of 36 prompts; at the estimated V, not of its counts, it is off by 5%.
+
+    Of the two laws of counts 5% is 7 to 11 standard errors.
+    """
     names = ["oracle", "grpo-std", "maxrl"]
-    assert not list(off_on_average("binary, many", names, SMALL, 60, ("mse", "laws")))
+    assert not list(off_on_average("binary, many", names, SMALL, 40, ("mse", "laws")))
 
 
 def test_every_number_with_a_large_reference():

@@ -15,7 +15,7 @@ from designs import POPULATIONS
 from mse_lab.answers.advice import make_advice
 from mse_lab.mse.samples import Samples
 from populations import choose, evidence_of
-from truths import Answer, Truth, of_advice
+from truths import Answer, of_advice
 
 POPULATION, RUNS = "reference 16", 60
 PROMPTS, COMPLETIONS = 48, 8  # Of the first look.
@@ -47,10 +47,11 @@ def test_no_number_is_off_on_average():
 
 def advised(seed: int) -> list[Answer]:
     """What advice from few completions says."""
-    whole, rng = POPULATIONS["V 0.1 to 0.9"].whole, np.random.default_rng(seed)
+    source, rng = POPULATIONS["V 0.1 to 0.9"], np.random.default_rng(seed)
+    whole = source.whole
     prompts = choose(whole, rng.integers(0, whole.prompts, PROMPTS))
     samples = Samples.of(prompts.sample(rng, COMPLETIONS))
-    return [*of_advice(make_advice(evidence_of(samples)), Truth(whole))]
+    return [*of_advice(make_advice(evidence_of(samples)), source.truth)]
 
 
 def test_no_number_of_advice_is_off_on_average():
