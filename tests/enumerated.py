@@ -17,7 +17,7 @@ from mse_lab.policy.completions import Completions
 from simulated import Design
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Enumerated:
     """All completions of a prompt: tokens, probabilities, rewards and scores of C types."""
 

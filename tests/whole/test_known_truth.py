@@ -105,16 +105,22 @@ def parts(mse, mean, gradient, second):
     }
 
 
+@cache
+def mse_and_mean(prompt, name, size):
+    """Of one prompt, each summed over all groups."""
+    estimator = ESTIMATORS[name]
+    return prompt.mse(estimator, size), prompt.mean_estimate(estimator, size)
+
+
 def one_prompt(prompt, name, size):
-    mse = prompt.mse(ESTIMATORS[name], size)
-    mean, gradient = prompt.mean_estimate(ESTIMATORS[name], size), prompt.gradient
+    (mse, mean), gradient = mse_and_mean(prompt, name, size), prompt.gradient
     return parts(mse, mean, gradient, mse + 2 * mean @ gradient - gradient @ gradient)
 
 
 def aggregate(prompts, name, size):
     """The mean over prompts: variances add up over P^2, biases as vectors."""
     each = [one_prompt(one, name, size) for one in prompts]
-    mean = np.mean([one.mean_estimate(ESTIMATORS[name], size) for one in prompts], axis=0)
+    mean = np.mean([mse_and_mean(one, name, size)[1] for one in prompts], axis=0)
     gradient = np.mean([one.gradient for one in prompts], axis=0)
     variance = sum(one["variance"] for one in each) / len(prompts) ** 2
     mse = variance + (mean - gradient) @ (mean - gradient)
