@@ -169,11 +169,11 @@ def _refuse(evidence: Evidence) -> None:
 
 def _constants(evidence: Evidence) -> dict[str, Estimate]:
     """Estimate the constants; few completions do not tell a prompt's best baseline."""
-    found = evidence.table.estimates(evidence.level)
+    constants = evidence.table.estimates(evidence.level)
     if evidence.drawn:
-        value = found["best_constant"].value
-        found["best_constant"] = Estimate(value, math.nan, math.nan)
-    return found
+        value = constants["best_constant"].value
+        constants["best_constant"] = Estimate(value, math.nan, math.nan)
+    return constants
 
 
 def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[StepProgress, ...]:

@@ -159,8 +159,8 @@ class PriceList:
     @cached_property
     def alternatives(self) -> list[tuple[str, int, Estimate]]:
         """Other estimators at their best sizes, the cheapest first."""
-        found = [(name, self.best_of(entry)) for name, entry in self._others().items()]
-        rows = [(name, *best) for name, best in found if best is not None]
+        priced = [(name, self.best_of(entry)) for name, entry in self._others().items()]
+        rows = [(name, *best) for name, best in priced if best is not None]
         return sorted(rows, key=lambda row: np.nan_to_num(row[2].value, nan=np.inf))
 
     def rows(self) -> Iterator[Price]:
@@ -177,7 +177,7 @@ class PriceList:
         same = [one for one in self.alternatives if reachable(trainer, one[0])]
         kinds: dict[PriceRow, list[tuple[str, int, Estimate]]]
         kinds = {"same trainer": same, "any": self.alternatives}
-        for row, found in kinds.items():
-            if found and found[0][:2] not in seen:
-                seen.add(found[0][:2])
-                yield Price(row, *found[0])
+        for row, cheapest_first in kinds.items():
+            if cheapest_first and cheapest_first[0][:2] not in seen:
+                seen.add(cheapest_first[0][:2])
+                yield Price(row, *cheapest_first[0])

@@ -162,10 +162,10 @@ def fit_line(run: Analysis) -> tuple[Number, Number] | None:
         np.repeat(lines, prompts, axis=0),
         weights=np.repeat(1 / variances, prompts),
     ).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
-    found = zip(fit.params, fit.conf_int(1 - run.level), fit.bse, strict=True)
+    fitted = zip(fit.params, fit.conf_int(1 - run.level), fit.bse, strict=True)
     estimates = [
         (Estimate(1 + value, 1 + low, 1 + high), error, prompts - 1, run.level)
-        for value, (low, high), error in found
+        for value, (low, high), error in fitted
     ]
     intercept, slope = (
         Number(label, *one, logarithmic=False)
@@ -262,8 +262,8 @@ def correlate(run: Analysis) -> tuple[Number, Number] | None:
 
 def assumption_2(run: Analysis) -> list[Case]:
     """Judge that ||W||^2 and Z are uncorrelated: on average, and on each prompt."""
-    found = correlate(run)
-    if found is None:
+    correlations = correlate(run)
+    if correlations is None:
         why = "Fewer than three prompts have rewards and score norms that vary."
         return [_open(one, why) for one in (ON_AVERAGE, ON_EACH)]
     moments = run.moments
@@ -273,7 +273,10 @@ def assumption_2(run: Analysis) -> list[Case]:
     )
     sizes = f"b* is {number(best, 2)} and V {number(value, 2)}"
     remark = f"Weighted by E||W||^2, the best baseline {sizes}."
-    return [Case(ON_AVERAGE, found[:1], remark=remark), Case(ON_EACH, found[1:])]
+    return [
+        Case(ON_AVERAGE, correlations[:1], remark=remark),
+        Case(ON_EACH, correlations[1:]),
+    ]
 
 
 def corollary_5(run: Analysis) -> list[Case]:

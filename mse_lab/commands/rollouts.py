@@ -62,30 +62,30 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.logs.forms import parse_columns
 
     show_status("reading")
-    found = rollouts(
+    logs = rollouts(
         arguments.paths,
         columns=parse_columns(arguments.columns) if arguments.columns else None,
         group_size=arguments.group_size,
         partial=arguments.partial,
     )
-    found = replace(found, limits=arguments.fail_on)
+    logs = replace(logs, limits=arguments.fail_on)
     show_status()
     if arguments.json:
-        print(json.dumps(found.summary, indent=2))
+        print(json.dumps(logs.summary, indent=2))
     elif arguments.markdown:
         from mse_lab.report.rollouts_report import rollouts_markdown
 
-        print(rollouts_markdown(found))
+        print(rollouts_markdown(logs))
     else:
-        print(found)
-    exceeded = [_exceeds(found, key) for key in arguments.fail_on]
+        print(logs)
+    exceeded = [_exceeds(logs, key) for key in arguments.fail_on]
     return int(any(exceeded))
 
 
-def _exceeds(found: Rollouts, key: str) -> bool:
+def _exceeds(logs: Rollouts, key: str) -> bool:
     from mse_lab.logs.verdicts import verdicts_of
 
-    verdict = verdicts_of(found)[key]
+    verdict = verdicts_of(logs)[key]
     if verdict is None:
         raise InputError(f"--fail-on {key}: these logs do not tell {key}; leave it out")
     if verdict.look:

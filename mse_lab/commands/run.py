@@ -49,15 +49,15 @@ def measure_probes(arguments: Namespace, processes: Processes) -> int:
     from mse_lab.results.checks import none_failed
     from mse_lab.run.run_probe import execute_run
 
-    held = []
+    sound = []
     for spec in specs:
         outcome = execute_run(spec, fresh=arguments.fresh)
-        held.append(none_failed(outcome.checks))
+        sound.append(none_failed(outcome.checks))
         if processes.first:
             folder = spec.results.path
             name = spec.name if arguments.out == RESULTS else str(folder)
             announce(folder, outcome, name)
-    return int(not all(held))
+    return int(not all(sound))
 
 
 def announce(folder: Path, outcome: Outcome, name: str) -> None:

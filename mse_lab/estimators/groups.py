@@ -55,8 +55,8 @@ def two_values(rewards: Iterable[Floats]) -> tuple[float, float] | None:
     >>> two_values([np.array([1.0, -1.0]), np.array([-1.0])])
     (-1.0, 1.0)
     """
-    found = np.unique(np.concatenate([one.ravel() for one in rewards]))
-    return (float(found[0]), float(found[1])) if len(found) == 2 else None
+    values = np.unique(np.concatenate([one.ravel() for one in rewards]))
+    return (float(values[0]), float(values[1])) if len(values) == 2 else None
 
 
 def is_binary(rewards: Floats) -> bool:

@@ -153,18 +153,18 @@ _DECLARATIONS: dict[str, Any] = {
 
 def _checked(name: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Declarations:
     """Validate values against annotations; one that has none, or a text, is as it is."""
-    found = dict(given)
+    checked = dict(given)
     for key, value in given.items():
         kind = kinds.get(key, inspect.Parameter.empty)
         if kind is inspect.Parameter.empty or isinstance(kind, str):
             continue
         try:
-            found[key] = TypeAdapter(kind).validate_python(value)
+            checked[key] = TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
             reason = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
             said = f"{name}: {key} = {shown(value)}: {reason}"
             raise InputError(f"estimators: {said}") from None
-    return found
+    return checked
 
 
 def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,15 +221,15 @@ def _from_module(name: str, declared: Mapping[str, Any]) -> Estimator:
     @wraps(function)
     def weights(groups: Groups, **parameters: Any) -> Floats:
         with guard(f"{what}: failed"):
-            found = np.asarray(function(Groups(**protect(vars(groups))), **parameters))
-        shape, numbers = groups.rewards_PRG.shape, found.dtype.kind in "biuf"
-        if found.shape != shape or not numbers or not (abs(found) <= LARGEST).all():
+            raw = np.asarray(function(Groups(**protect(vars(groups))), **parameters))
+        shape, numbers = groups.rewards_PRG.shape, raw.dtype.kind in "biuf"
+        if raw.shape != shape or not numbers or not (abs(raw) <= LARGEST).all():
             raise InputError(
-                f"{what}: gave weights of shape {found.shape} and type {found.dtype}; they "
+                f"{what}: gave weights of shape {raw.shape} and type {raw.dtype}; they "
                 f"must be finite and of the rewards' shape {shape}, numbers of size "
                 f"{LARGEST:g} at most"
             )
-        return found.astype(np.float64)
+        return raw.astype(np.float64)
 
     flags = _checked(name, declared, _DECLARATIONS)
     return Estimator(name, weights, code=identify_named(function, name), **flags)
@@ -300,10 +300,10 @@ def find_estimators(
 
     Where the number of prompts is not given, they themselves refuse too few.
     """
-    found = [find_estimator(entry) for entry in entries]
-    names = [estimator.name for estimator in found]
-    for estimator in found:
+    estimators = [find_estimator(entry) for entry in entries]
+    names = [estimator.name for estimator in estimators]
+    for estimator in estimators:
         if names.count(estimator.name) > 1:
             raise InputError(f"estimators: {estimator.name} stands twice; name it once")
         _check_sizes(estimator, group_sizes, prompts)
-    return found
+    return estimators

@@ -124,7 +124,7 @@ C = TypeVar("C")
 
 
 def half_by_half(
-    found: Sequence[Halves],
+    halves: Sequence[Halves],
     moments: Moments,
     products_P: Floats,
     evaluate: Callable[[Callable[[Moment], Floats], Floats], C],
@@ -132,7 +132,7 @@ def half_by_half(
     """Evaluate a function of means over prompts where one is measured by half.
 
     Args:
-        found: What each half of a prompt's completions says, by source of noise.
+        halves: What each half of a prompt's completions says, by source of noise.
         moments: Their moments, by all completions.
         products_P: Sum over the other prompts of <g(x), g(x')>.
         evaluate: Takes what averages a moment, and the average product of two prompts.
@@ -155,7 +155,7 @@ def half_by_half(
             lambda moment: sums(moment(moments), moment(half.moments)) / count, pairs
         )
 
-    return [(of(half), half.balance_P) for half in found]
+    return [(of(half), half.balance_P) for half in halves]
 
 
 def noises_of(

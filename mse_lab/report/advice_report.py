@@ -206,9 +206,9 @@ def progress_table(advice: Advice) -> Part:
     rows = []
     for completions in dict.fromkeys(row.completions_per_step for row in advice.progress):
         yours = " (yours)" if completions == advice.completions_per_step else ""
-        found = [advice.progress_at(completions, size) for size in sizes]
-        cells = [f"  {completions:,}{yours}", *(percent(row.progress) for row in found)]
-        rows.append([*cells, _saved(found[1].steps)] if len(sizes) == 2 else cells)
+        at_sizes = [advice.progress_at(completions, size) for size in sizes]
+        cells = [f"  {completions:,}{yours}", *(percent(row.progress) for row in at_sizes)]
+        rows.append([*cells, _saved(at_sizes[1].steps)] if len(sizes) == 2 else cells)
     return Part(rows=rows, heads=heads, align="<" + ">" * (len(heads) - 1))
 
 
