@@ -140,7 +140,7 @@ def write_tables(results, name, prompts):
     numbers = ["replicates", "mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
     point = {"probe": [name], "estimator": ["grpo"], "group_size": [4]}
     ids = {"prompt": range(prompts), "category": "", "value": 0.5}
-    write_table(
-        results.file("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
-    )
+    for table in ("mse.csv", "laws.csv"):
+        numbered = pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
+        write_table(results.file(table), numbered)
     write_table(results.file("prompts.csv"), pd.DataFrame(ids))

@@ -45,7 +45,7 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
     result = analyse_run(name, probe, pools, described)
     write_text(results.file("config.yaml"), dump_probe(probe))
     results.write("pools.npz", vars(pools))
-    for table in ("mse.csv", "prompts.csv"):
+    for table in ("mse.csv", "laws.csv", "prompts.csv"):
         write_table(results.file(table), result.tables[table])
     check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
     results.write_checks([check], [f"a warning {EVIL}"])

@@ -83,7 +83,7 @@ def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_pat
 
 
 def test_tables_that_are_no_run_s_are_refused(folder, tmp_path, refused):
-    for name in ("mse.csv", "prompts.csv"):
+    for name in ("mse.csv", "laws.csv", "prompts.csv"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     said = refused("figure", "--phase", tmp_path)
     assert "config.yaml: missing; restore it" in said
@@ -109,9 +109,9 @@ def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
     results = ResultsFolder(tmp_path)
     numbers = ["mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
     point = {"probe": ["some"], "estimator": "grpo", "group_size": 4, "replicates": 2}
-    write_table(
-        results.file("mse.csv"), pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
-    )
+    for table in ("mse.csv", "laws.csv"):
+        numbered = pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
+        write_table(results.file(table), numbered)
     prompts = {"prompt": ["a"], "category": "", "value": 0.5}
     write_table(results.file("prompts.csv"), pd.DataFrame(prompts))
     assert "prompts.csv lacks" in refused("figure", "--phase", str(tmp_path))
