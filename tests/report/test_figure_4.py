@@ -43,8 +43,9 @@ def draw(tmp_path, capsys):
     def drawn(*runs):
         folders = [tmp_path / f"run{index}" for index, _ in enumerate(runs)]
         for folder, run in zip(folders, runs, strict=True):
-            write_table(ResultsFolder(folder).file("mse.csv"), run.mse)
-            write_table(ResultsFolder(folder).file("prompts.csv"), run.prompts)
+            for table in ("mse", "laws", "prompts"):
+                path = ResultsFolder(folder).file(f"{table}.csv")
+                write_table(path, getattr(run, table))
         output = tmp_path / "f.svg"
         assert run_mse.main(["figure", *map(str, folders), "--out", str(output)]) == 0
         assert capsys.readouterr().err == ""
