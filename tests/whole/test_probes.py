@@ -140,8 +140,14 @@ def test_scores_of_pretrained_weights_equal_autograd_of_single_completions():
     assert drawn.ended_N.any()
     assert all("\n" not in text for text in drawn.texts(policy))
     gram_NN = score_block(policy, tokens, drawn, None).gram_NN
-    scores = [plain_score(policy, tokens, own.tolist())[1] for own in drawn.unpadded]
-    np.testing.assert_allclose(gram_NN, np.array(scores) @ np.array(scores).T, rtol=1e-4)
+    # Of 135 million numbers each, which float32 holds; in pieces, for want of memory.
+    scores = [
+        plain_score(policy, tokens, own.tolist())[1].astype(np.float32)
+        for own in drawn.unpadded
+    ]
+    pieces = zip(*(np.array_split(one, 100) for one in scores), strict=True)
+    expected = sum(part @ part.T for part in (np.array(one, float) for one in pieces))
+    np.testing.assert_allclose(gram_NN, expected, rtol=1e-4)
 
 
 def test_gsm8k_from_a_local_file_with_one_setting(tmp_path):
