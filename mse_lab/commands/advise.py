@@ -87,7 +87,7 @@ def execute(arguments: Namespace) -> int:
         return in_processes(measure_until_answered, arguments)
     from mse_lab.report.advice_files import keep_advice, say_advice
 
-    advice = _read(run, probe, arguments)
+    advice = _read(run, probe and name, arguments)
     print(say_advice(advice, as_json=arguments.json))
     if not (run / "advice.json").exists():  # Another question does not replace it.
         keep_advice(run, advice)
@@ -130,7 +130,7 @@ def compare(arguments: Namespace, anew: bool) -> int:
             raise InputError(
                 f"{run}: no finished run; measure it with {COMMAND_PREFIX} advise {name}"
             )
-        advices[name] = _read(standing, probe, arguments)
+        advices[name] = _read(standing, probe and name, arguments)
     _show_lines(arguments, "run", advices)
     return 0
 
