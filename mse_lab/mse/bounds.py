@@ -24,6 +24,11 @@ seldom; if prompts are a set, as many as are left.
 
 N ||g||^2, which all sizes of an unbiased loss share, moves every ratio towards 1. So a
 ratio is also at most the larger of 1 and its bound at N = 0, whatever is known of it.
+
+How early a large N is told depends on ||g||^2. On tiny/base, after 384 completions, that is
+1.27 with a standard error of 0.51. At N = 1,024, E[cost(8) - 1.05 cost(4)] of GRPO-type is
+-46 with a standard error of 26: 1.77 of them below 0, where a look takes 2.53 and a single
+one at 5% would take 1.72. After 768 completions it is 2.23 of 2.53, after 960 3.12 of 2.47.
 """
 
 import math
