@@ -254,9 +254,9 @@ def draw_arms(axes: Axes, rows: pd.DataFrame) -> None:
         )
     # GRPO-type's G stands above its mark, another's below, where both are near one another.
     for at in rows[["one_plus_error", "gain", "group_size", "estimator"]].itertuples():
-        place = {"xytext": (4, 3)} if at.estimator == "grpo" else {"xytext": (-7, -10)}
-        where = {"textcoords": "offset points", "fontsize": 6.5}
-        axes.annotate(f"{at.group_size}", (at.one_plus_error, at.gain), **place, **where)
+        place = (4, 3) if at.estimator == "grpo" else (-7, -10)
+        size, mark = f"{at.group_size}", (at.one_plus_error, at.gain)
+        axes.annotate(size, mark, place, textcoords="offset points", fontsize=6.5)
     axes.set(xlabel="1 + E, measured before training", xscale="log", yscale="log")
     axes.set_ylim(rows["gain"].min() / 2, rows["gain"].max() * 2)
     label_plainly(axes.xaxis)
