@@ -25,7 +25,7 @@ from mse_lab.policy.location import Location, loading, locate_model
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.probe.schema import Probe
 
-# Cache layers that keep nothing; transformers before 5.23 has none.
+# Cache layers that keep nothing; transformers 5.17 has none.
 EMPTY_LAYERS = tuple(
     getattr(cache_utils, name) for name in ["DummyLayer"] if hasattr(cache_utils, name)
 )
