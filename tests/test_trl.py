@@ -289,6 +289,8 @@ logged = sum("mse/best_group_size" in line for line in trainer.state.log_history
 rank = trainer.accelerator.process_index
 said = f"{rank}: {same}, {callback.measured} measured, {bool(calls)}, {logged} logged"
 print(said, screen, sep="\\n", flush=True)
+# As a training script should: else a thread of gloo may abort the process while it ends.
+trainer.accelerator.end_training()
 """
 
 
