@@ -18,7 +18,7 @@ from pathlib import Path
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs.forms import Form, GivenColumns, recognise
 from mse_lab.probe.plain_text import reading
-from mse_lab.probe.rows import ROW_SUFFIXES, head_of, may_hold_rows
+from mse_lab.probe.rows import ROW_SUFFIXES, Faults, head_of, may_hold_rows
 
 
 @dataclass(frozen=True)
@@ -103,15 +103,27 @@ def _each_once(paths: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
     return [*kept.values()], left_out
 
 
+def _form_of(file: Path, given: GivenColumns) -> tuple[Form, list[str]]:
+    """Find the form of a file, and the names of its columns."""
+    faults = Faults(partial=True)
+    types = head_of(file, faults)
+    try:
+        return recognise(str(file), types, given), [*types]
+    except InputError:
+        for line in faults.damaged:  # Which may hold the columns that others lack.
+            raise InputError(f"{line}; repair that line, or take it out") from None
+        raise
+
+
 def _recognise_all(
     paths: Sequence[Path], given: GivenColumns
-) -> tuple[dict[Path, Form], list[str]]:
+) -> tuple[dict[Path, tuple[Form, list[str]]], list[str]]:
     """Find the form of every file at some paths; say of others why they have none."""
-    known, others = dict[Path, Form](), list[str]()
+    known, others = dict[Path, tuple[Form, list[str]]](), list[str]()
     for path in paths:
         for file in _files(path):
             try:
-                known[file] = recognise(str(file), head_of(file), given)
+                known[file] = _form_of(file, given)
             except InputError as error:
                 if file == path:
                     raise
@@ -129,15 +141,15 @@ def find_logs(paths: Sequence[Path], given: GivenColumns) -> LogSource:
     files, left_out = _each_once([*known])
     for path in paths:
         _refuse_several(path, [one for one in files if path in one.parents])
-    _refuse_mixture({file: known[file] for file in files})
+    forms = {file: known[file][0] for file in files}
+    _refuse_mixture(forms)
     if others:
         what = "file(s) that are no log: left out"
         left_out.append(LeftOut(len(others), what, where=others[0]))
     return LogSource(
         name,
-        known[files[0]],
-        [*head_of(files[0])],
-        {file: known[file] for file in files},
+        *known[files[0]],
+        forms,
         asked=all(path.is_file() for path in paths),
         left_out=left_out,
     )

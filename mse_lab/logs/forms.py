@@ -1,7 +1,8 @@
 """Forms of logs: which columns of a file are those of a record.
 
-TRL's Parquet and verl's JSONL are known by the columns that their sources write, and a file
-by the record's own names; the user's `--columns` come before both. Nothing else is guessed.
+TRL's Parquet or a CSV of it, and verl's JSONL, are known by the columns that their sources
+write, and a file by the record's own names; the user's `--columns` come before both.
+Nothing else is guessed.
 """
 
 import math
@@ -80,7 +81,7 @@ def _trl(types: Mapping[str, pa.DataType]) -> Form | None:
     floats = [
         name
         for name, kind in types.items()
-        if pa.types.is_floating(kind) and name not in columns.values()
+        if name and pa.types.is_floating(kind) and name not in columns.values()
     ]
     columns |= {PART + name: name for name in floats}
     return Form("TRL", columns)
@@ -121,9 +122,14 @@ def recognise(where: str, types: Mapping[str, pa.DataType], given: GivenColumns)
     >>> recognise("1.jsonl", known, {}).name
     'verl'
     """
+    if not types:
+        raise InputError(
+            f"{where}: is empty (no row has a column); let the trainer write its "
+            "completions, or name another file"
+        )
     form = _apply(_trl(types) or _verl(types) or _rows(types), given)
     wanted = [_WEIGHTED.sub(r"\2", one) for theirs in given.values() for one in theirs]
-    has = f"its columns are {shorten(', '.join(types) or 'none, it has no rows', 200)}"
+    has = f"its columns are {shorten(', '.join(types), 200)}"
     for column in wanted:
         if not {*_tops(column)} & {*types}:
             raise InputError(f"{where}: has no column {shown(column)}; {has}")
@@ -132,7 +138,7 @@ def recognise(where: str, types: Mapping[str, pa.DataType], given: GivenColumns)
     raise InputError(
         f"{where}: {has}; which is the reward, and which identifies a prompt or group? "
         "Give --columns prompt_id=...,reward=..., in Python columns={'prompt_id': ..., "
-        "'reward': ...} (TRL's Parquet and verl's JSONL are known by theirs)"
+        "'reward': ...} (TRL's Parquet or CSV and verl's JSONL are known by theirs)"
     )
 
 

@@ -94,6 +94,7 @@ def _flag(value: Any) -> bool | None:
 
 def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     def read_list(value: Any) -> list[Any]:
+        value = json.loads(value) if isinstance(value, str) else value
         if not isinstance(value, list | tuple):
             raise ValueError
         return [None if one is None else read(one) for one in value]
@@ -116,9 +117,9 @@ _COUNT = _Kind(pa.int64(), _whole_number, "a whole number from 0", 0, MOST_TOKEN
 _REWARD = _Kind(
     pa.float64(), _number, f"a number of at most {LARGEST:g}", -LARGEST, LARGEST
 )
-_IDS = _Kind(pa.list_(pa.int64()), _list_of(_whole_number), "a list of token ids")
+_IDS = _Kind(pa.list_(pa.int64()), _list_of(_whole_number), "a list of token ids, [1, 2]")
 _LOGS = _Kind(
-    *(pa.list_(pa.float64()), _list_of(_number), "a list of log-probabilities"),
+    *(pa.list_(pa.float64()), _list_of(_number), "a list of log-probabilities, [-1.5]"),
     *(-LARGEST_NATS, LARGEST_NATS),
 )
 SCHEMA: dict[str, _Kind] = {
@@ -130,7 +131,7 @@ SCHEMA: dict[str, _Kind] = {
         what="a log-probability", low=-LARGEST_NATS, high=MOST_LOG
     ),
     "token_ids": _IDS,
-    "mask": _IDS._replace(what="a list of 0 and 1", low=0, high=1),
+    "mask": _IDS._replace(what="a list of 0 and 1, [0, 1]", low=0, high=1),
     **dict.fromkeys(("log_probs", "engine_log_probs"), _LOGS),
     "truncated": _Kind(pa.bool_(), _flag, "true or false"),
 }

@@ -106,7 +106,6 @@ class _Lines:
     path: Path
     faults: Faults
     number: int = 0  # Lines read so far.
-    spoilt: list[str] = field(default_factory=list)
 
     def _raw(self, file: IO[bytes]) -> Iterator[bytes]:
         stream: Any = gzip.GzipFile(fileobj=file) if self.path.suffix == ".gz" else file
@@ -125,23 +124,23 @@ class _Lines:
             if isinstance(values, dict):
                 yield self.number, values
             elif raw.endswith(b"\n") or self.number == 1:
-                self.spoilt.append(f"{where}: {values}")
+                self.faults.damaged.append(f"{where}: {values}")
             elif self.path.suffix != ".gz" or not self.faults.early:
                 self.faults.end_early(where, "half a line")
 
     def batches(self, size: int) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
         """Read so many lines at a time: their numbers, and the records."""
+        before = len(self.faults.damaged)  # Those of other files.
         with self.path.open("rb") as file:
             records = self._read(file)
             while batch := list(islice(records, size)):
                 yield [number for number, _ in batch], [record for _, record in batch]
-        count = len(self.spoilt)
+        count = len(spoilt := self.faults.damaged[before:])
         if count > max(1, MOST_DAMAGED * self.number) or count == self.number > 0:
             raise InputError(
-                f"{self.spoilt[0]}; as {count} of {self.number} lines: a log has a JSON "
+                f"{spoilt[0]}; as {count} of {self.number} lines: a log has a JSON "
                 "object a line, or is Parquet, CSV or a table of W&B (*.table.json)"
             )
-        self.faults.damaged += self.spoilt
 
 
 def _columns_of(
@@ -301,13 +300,31 @@ def read_rows(
         raise InputError(f"{path}: cannot be read: {in_short(error)}") from None
 
 
-def head_of(path: Path) -> dict[str, pa.DataType]:
-    """Give the columns of a file and their types, null where a file does not have types."""
+def _are_numbers(cells: Sequence[str | None]) -> bool:
+    """Whether each cell of a CSV that is filled is a number."""
+    try:
+        np.array([cell for cell in cells if cell is not None], dtype=float)
+    except ValueError:
+        return False
+    return True
+
+
+def head_of(path: Path, faults: Faults) -> dict[str, pa.DataType]:
+    """Give the columns of a file and their types, null where a file does not have types.
+
+    Columns of a CSV whose first cells are numbers are floats; a later cell that is none is
+    refused where it is read.
+    """
     if suffix_of(path) == ".parquet":
         try:
             schema = pq.read_schema(path)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path}: cannot be read: {in_short(error)}") from None
         return dict(zip(schema.names, schema.types, strict=True))
-    rows = next(read_rows(path, lambda names: names, Faults(partial=True), HEAD), None)
-    return dict.fromkeys(rows.columns if rows else (), pa.null())
+    rows = next(read_rows(path, lambda names: names, faults, HEAD), None)
+    columns = {} if rows is None else rows.columns
+    typed = suffix_of(path) == ".csv"
+    return {
+        name: pa.float64() if typed and _are_numbers(cells) else pa.null()
+        for name, cells in columns.items()
+    }

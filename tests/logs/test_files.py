@@ -100,9 +100,14 @@ REFUSED = [
     ("a.jsonl", '[{"prompt_id": 1, "reward": 1}]', "as 1 of 1 lines"),
     ("a.jsonl", '{"prompt_id": 1, "reward": 1}\n' + "{\n" * 3, "as 3 of 4 lines: a log"),
     ("a.jsonl", b"\xff\xfe\n", "as 1 of 1 lines"),
-    ("a.jsonl", "", "its columns are none"),
-    ("a.jsonl", "{}\n" * 3, "its columns are none"),
-    ("a.csv", "prompt,reward\n", "it has no rows"),
+    ("a.jsonl", "", r"a.jsonl: is empty \(no row has a column\); let the trainer"),
+    ("a.jsonl", "{}\n" * 3, "is empty"),
+    ("a.csv", "prompt,reward\n", "is empty"),
+    (
+        "a.jsonl",
+        '{"prompt": "a"}\n{"prompt": "a", "rew\n',
+        "line 2: not valid JSON .* repair",
+    ),
     ("a.txt", "", "has no .jsonl, .jsonl.gz, .csv"),
     ("a.parquet", b"PAR1", "cannot be read"),
 ]

@@ -1,6 +1,7 @@
 """TRL's files: blocks, rewards, evaluations, repeats; by hand and by its trainer."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -251,3 +252,28 @@ def test_what_its_trainer_writes(trained):
     assert found.lengths[1].mean() == pytest.approx(kept["completion_ids"].map(len).mean())
     assert [one.name for one in found.reward_functions] == ["right", "brief"]
     assert left_out(found) == [(3, EVALUATION), (1, REPEAT)]
+
+
+def test_a_csv_of_its_files_is_read_as_they_are(trained, tmp_path):
+    """With pandas' column of row numbers; a list as NumPy writes it is refused."""
+    found = read(trained).as_dict()
+    (tmp_path / "completions").mkdir()
+    shutil.copy(trained / "checkpoint-6/trainer_state.json", tmp_path)
+    for file in (trained / "completions").glob("*.parquet"):
+        frame, path = pd.read_parquet(file), tmp_path / "completions" / f"{file.stem}.csv"
+        lists = frame["completion_ids"].map(lambda ids: ids.tolist())
+        frame.assign(completion_ids=lists).to_csv(path)
+    assert read(tmp_path).as_dict() == found | {"source": str(tmp_path)}
+    frame.to_csv(path)
+    with pytest.raises(InputError, match=r"give a list of token ids, \[1, 2\]"):
+        read(tmp_path)
+
+
+def test_a_csv_whose_rewards_are_not_told_from_other_numbers(tmp_path):
+    """An integer of `log_extra` is no reward in Parquet; a CSV has no types."""
+    logged = LOGGED.rename(columns={"text": "completion"}).assign(calls=BASE["place"])
+    names = ["step", "prompt", "completion", "reward", "calls", "advantage"]
+    logged[names].to_csv(tmp_path / "log.csv", index=False)
+    with pytest.raises(InputError, match=r"rewards: reward, calls\? .*--columns reward"):
+        read(tmp_path)
+    check(tmp_path, BY_BLOCK, "reward=reward")
