@@ -6,9 +6,9 @@ rho_t = pi(y_t | x, y_<t) / mu(y_t | x, y_<t),
     KL(mu || pi) = E_mu sum_t (rho_t - 1 - log rho_t),
 
 for E_mu[rho_t | y_<t] = 1 where mu draws all that pi does (an engine that cuts the tail is
-farther away than this says); no term is negative (Schulman 2020, the estimator k3). A
-weight rho = prod_t rho_t would make a completion count as one of pi. Weighted so, N
-completions are worth ESS = (sum rho)^2 / sum rho^2 of pi's own.
+farther away: of a top-p of .95 this says .00018 nats a token); no term is negative
+(Schulman 2020, the estimator k3). A weight rho = prod_t rho_t would make a completion count
+as one of pi. Weighted so, N completions are worth ESS = (sum rho)^2 / sum rho^2 of pi's.
 """
 
 from collections.abc import Sequence

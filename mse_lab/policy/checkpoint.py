@@ -133,8 +133,6 @@ def load_model(
 
     The model is in evaluation mode, and none of its parameters requires gradients.
     """
-    if device.type == "mps" and config.dtype == "float64":
-        raise InputError("model.dtype = float64: MPS has none; use float32, or the CPU")
     quantised = is_quantised(location, settings, adapted=config.adapter is not None)
     # Quantised weights cannot be moved once they are loaded.
     placement: dict[str, Any] = {"device_map": {"": device}} if quantised else {}

@@ -152,11 +152,11 @@ class Policy:
 
 def pick_device(name: str) -> torch.device:
     """Resolve the probe's device."""
-    cuda, mps = torch.cuda.device_count(), int(torch.backends.mps.is_available())
+    gpus = torch.cuda.device_count()
     if name == "auto":
-        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
+        return torch.device("cuda" if gpus else "cpu")
     device = torch.device(name)
-    if (device.index or 0) >= {"cpu": 1, "cuda": cuda, "mps": mps}[device.type]:
+    if (device.index or 0) >= {"cpu": 1, "cuda": gpus}[device.type]:
         raise InputError(f"model.device = {name}: not on this machine; use auto or cpu")
     return device
 

@@ -28,6 +28,12 @@ def _refuse_truth(value: Any) -> Any:
     return value
 
 
+def _refuse_mps(value: Any) -> Any:
+    if str(value).partition(":")[0] == "mps":
+        raise ValueError("Apple's GPUs have no float64, in which scores add up; use cpu")
+    return value
+
+
 # Positive numbers may be texts such as 1e-3: YAML reads them as texts.
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -89,7 +95,9 @@ class Model(Section):
     adapter: FreshAdapter | Text | None = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.
     dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?|mps)$")
+    device: Annotated[str, BeforeValidator(_refuse_mps)] = Field(
+        default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$"
+    )
     device_map: Literal["auto"] | None = None  # Spreads the layers over all devices.
     # Of the device, such as `40GB`; None for 85% of a GPU's or half of the host's.
     memory: MemoryLimit | None = None

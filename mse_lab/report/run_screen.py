@@ -32,8 +32,8 @@ def say_mismatch(mismatch: Mismatch) -> str:
     """Say how far the law that drew completions is from the policy's."""
     return (
         f"drawn by an engine: {number(mismatch.kl_per_token, 2)} nats a token from the "
-        f"policy (KL); ESS {share(mismatch.effective, 3)} of "
-        f"{mismatch.completions:,} completions"
+        "policy (KL, blind to a tail cut off, as by top-p); ESS "
+        f"{share(mismatch.effective, 3)} of {mismatch.completions:,} completions"
     )
 
 

@@ -89,7 +89,7 @@ def device_model(device: torch.device) -> str:
     """Name the model of a GPU, or of the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"Apple {platform.machine()} (MPS)" if device.type == "mps" else _processor()
+    return _processor()
 
 
 def peak_memory_bytes() -> int:

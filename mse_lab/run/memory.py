@@ -31,7 +31,7 @@ Size = TypeVar("Size")
 
 # The default budget, as a share of a device's memory. The host's memory also serves other
 # programs and the run's arrays.
-SHARE = {"cuda": 0.85, "cpu": 0.5, "mps": 0.5}
+SHARE = {"cuda": 0.85, "cpu": 0.5}
 
 # What scores by a pass for each completion take: results/COST.md.
 ALONE_TIME = "1.0 to 1.4 times the time of a plain pass each"
@@ -44,8 +44,6 @@ def device_bytes(device: torch.device) -> int:
     """Give the memory of a device; of the host that of a container, if it is in one."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    if device.type == "mps":
-        return int(torch.mps.recommended_max_memory())
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"

@@ -6,10 +6,12 @@ and the lock that keeps other starts out of a folder; `torchrun.TorchrunProcesse
 processes that torchrun starts.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
@@ -39,6 +41,22 @@ def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(PAUSE)
     return True
+
+
+def end_with_parent(status: int) -> None:
+    """Have this process end as soon as its parent has, in whatever it is doing.
+
+    Workers of a torchrun that was killed would go on, and hear of it at their next word to
+    one another only.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PAUSE)
+        os._exit(status)
+
+    Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

@@ -32,7 +32,16 @@ from torch.distributed.rendezvous import rendezvous
 from mse_lab.console import INPUT_ERROR, INTERRUPTED, Ending, ending
 from mse_lab.errors import InputError, ProcessLost
 from mse_lab.probe.schema import Probe
-from mse_lab.run.processes import LOCK, PATIENCE, PAUSE, Processes, T, lock, wait_until
+from mse_lab.run.processes import (
+    LOCK,
+    PATIENCE,
+    PAUSE,
+    Processes,
+    T,
+    end_with_parent,
+    lock,
+    wait_until,
+)
 from mse_lab.run.progress import Tally, add_up
 
 # Long enough that a wait ends only by its event or by a lost connection, for one prompt of
@@ -214,6 +223,7 @@ def _listen_locally() -> None:
 
 
 def _connect() -> TorchrunProcesses:
+    end_with_parent(INTERRUPTED)
     _listen_locally()
     started, rank, count = next(rendezvous("env://", timeout=FOREVER))
     store = PrefixStore(name_start(started, rank, count), started)
@@ -235,7 +245,8 @@ def _connect() -> TorchrunProcesses:
 def join(say: Callable[[str], None]) -> Iterator[TorchrunProcesses]:
     """Join the processes that torchrun started.
 
-    An error in one process ends all of them; one process prints it in a line.
+    An error in one process ends all of them, as the end of torchrun does; one process
+    prints it in a line.
     """
     processes = _connect()
     try:

@@ -162,10 +162,6 @@ def out_of_memory(*_, **__):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
 
 
-def mps(_):
-    return torch.device("mps")
-
-
 def converters_missing(patch, folder):
     keep_sentencepiece_only(folder)
     for name in ("is_sentencepiece_available", "is_tiktoken_available"):
@@ -179,7 +175,7 @@ def no_memory(*_):
 
 FROM_PRETRAINED = "transformers.AutoModelForCausalLM.from_pretrained"
 MAX_MEMORY = "transformers.integrations.accelerate.get_max_memory"
-AUTO, WIDE = {"device": "auto", "device_map": "auto"}, {"dtype": "float64"}
+AUTO = {"device": "auto", "device_map": "auto"}
 # What the machine lacks, of a checkpoint that is whole.
 LACKING = {
     "memory": (lambda patch, _: patch.setattr(FROM_PRETRAINED, out_of_memory),
@@ -189,8 +185,6 @@ LACKING = {
                    AUTO, r"pip install '\.\[measure\]' in the clone"),
     "devices": (lambda patch, _: patch.setattr(MAX_MEMORY, no_memory),
                 AUTO, "does not fit on the devices.*bfloat16"),
-    "float64": (lambda patch, _: patch.setattr("mse_lab.policy.policy.pick_device", mps),
-                WIDE, "float64: MPS has none; use float32"),
     "cuda": (lambda patch, _: patch.setattr(torch.cuda, "device_count", lambda: 1),
              {"device": "cuda:1"}, "model.device = cuda:1: not on this machine"),
 }  # fmt: skip

@@ -132,6 +132,10 @@ BAD_PROBES = [
     ({"model": MODEL | {"adapter": {"target": "q"}}}, "target = 'q': should be 'all-linea"),
     ({"model": MODEL | {"adapter": {"alpha": True}}}, "alpha = True: should be a number"),
     ({"model": MODEL | {"adapter": 3}}, "model.adapter = 3: should be a valid dictionary"),
+    (
+        {"model": MODEL | {"device": "mps:0"}},
+        "device = 'mps:0': Apple's GPUs have no float",
+    ),
     ({"model": MODEL | {"device_map": "auto"}}, "takes all devices; set model.device = au"),
     ({"model": MODEL | {"device_map": "x"}}, "model.device_map = 'x': should be 'auto'"),
     ({"model": MODEL | {"adaptor": "x"}}, "unknown key model.adaptor; did you mean adapte"),

@@ -63,7 +63,8 @@ def test_the_mismatch_of_an_engine_is_said_in_a_line(drawn_by_an_engine, capsys)
     assert found["effective"] == pytest.approx(effective, abs=1e-6)
     said = re.search(r"drawn by an engine: (\S+) nats a token from the policy", screen)
     assert float(said[1]) == pytest.approx(found["kl_per_token"], rel=0.1)
-    assert f"(KL); ESS {effective:.1%} of {len(lines):,} completions" in screen
+    assert "(KL, blind to a tail cut off, as by top-p); ESS" in screen
+    assert f"ESS {effective:.1%} of {len(lines):,} completions" in screen
 
 
 def test_completions_of_the_policy_have_no_mismatch(write_probe, tmp_path, capsys):

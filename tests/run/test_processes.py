@@ -1,6 +1,7 @@
 """Several processes: the same bytes as one, and one line when something is wrong."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -176,6 +177,34 @@ from mse_lab.run.processes import lock
 with lock(Path(sys.argv[1])):
     os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+# A parent that is killed once its child watches; the child sleeps, and would print later.
+ORPHAN = """
+import os, signal, subprocess, sys, time
+from mse_lab.run.processes import end_with_parent
+if len(sys.argv) > 1:
+    end_with_parent(130)
+    print("watching", flush=True)
+    time.sleep(60)
+else:
+    child = [sys.executable, __file__, "child"]
+    subprocess.Popen(child, stdout=subprocess.PIPE, stderr=2).stdout.readline()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_ends_with_its_parent(tmp_path):
+    """What reads its error stream hears the end of it only then."""
+    (tmp_path / "orphan.py").write_text(ORPHAN)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "orphan.py"],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (-9, b"")
 
 
 def test_one_start_at_a_time_in_a_folder(write_probe, tmp_path, refused, monkeypatch):
