@@ -54,8 +54,7 @@ def _leaves(
         if not isinstance(value, Mapping) or not value or trainer.find(name):
             yield name, normal(value)
         elif name not in trainer.apart:
-            within = "" if name in trainer.sections else f"{name}."
-            yield from _leaves(value, trainer, within)
+            yield from _leaves(value, trainer, f"{name}.")
 
 
 def _name_of(spelling: str, trainer: Trainer, where: str) -> str:

@@ -117,7 +117,6 @@ class Trainer(_Part):
     least: int = 1
     like: str | None = None
     mark: str | None = None
-    sections: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     file: str | None = None
     assumed: dict[str, Any] = {}

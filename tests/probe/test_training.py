@@ -38,10 +38,9 @@ FORMS = [
      "gradient_accumulation_steps: 4, reward_weights: [1, 1]}", 8, STD, 32, ""),
     ("trl", "{num_generations: 8, use_vllm: true}", 8, STD, None,
      "vllm_importance_sampling_correction = True (default)"),
-    # Axolotl's section; a section of another program is left alone.
-    ("trl", "{rl: grpo, adapter: lora, micro_batch_size: 4, gradient_accumulation_steps: 2,"
-     "trl: {beta: 0.001, num_generations: 4}, deepspeed: {gradient_accumulation_steps: 3}}",
-     4, STD, 8, "beta = 0.001; use_peft = lora"),
+    # A section of another program is left alone.
+    ("trl", "{rl: grpo, num_generations: 4, gradient_accumulation_steps: 2, beta: 0.001, "
+     "deepspeed: {gradient_accumulation_steps: 3}}", 4, STD, 16, "beta = 0.001"),
     ("trl", "--num-generations 16 --loss-type dr_grpo --scale-rewards none",
      16, CENTRED, None, ""),
     # The last one of two counts.
@@ -207,7 +206,8 @@ REFUSED = [
     ("trl", "x.yaml", "num_generation: 4\n", "no num_generations, TRL's group size, was r"),
     ("trl", "x.yaml", "beta: 0\nbeta: 1\n", "the key beta occurs twice"),
     ("trl", "x.yaml", "{num-generations: 4, num_generations: 8}", "is set twice; leave on"),
-    ("trl", "x.yaml", "grpo: {num_generations: 4}", "num_generations stands in the sectio"),
+    ("trl", "x.yaml", "{adapter: lora, trl: {num_generations: 4}}",
+     "num_generations stands in the section trl, where TRL does not look; give the set"),
     ("trl", "x.yaml", "{num_generations: 8, rl: {eval: {beta: 1}}}", "in the section rl.e"),
     ("trl", "x.yaml", "actor_rollout_ref: {rollout: {n: 8}}", "is a setting of verl; give"),
     ("trl", "x.yaml", "orchestrator: {rollouts_per_example: 16}", "of prime-rl, which is"),
@@ -218,7 +218,8 @@ REFUSED = [
     ("trl", "x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "= 0: give"),
     ("trl", "x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
      "8 completions are drawn together (per_device_train_batch_size = 8, "),
-    ("trl", "x.yaml", "{num_generations: 8, micro_batch_size: 4, steps_per_generation: 2}",
+    ("trl", "x.yaml", "{num_generations: 8, per_device_train_batch_size: 4, "
+     "steps_per_generation: 2}",
      "no whole groups of num_generations = 8; change one, or give --processes"),
     ("trl", "x.yaml", "{num_generations: 8, generation_batch_size: 32, "
      "steps_per_generation: 2}", "TRL takes one of them"),
@@ -410,8 +411,5 @@ def test_a_mutated_file_is_read_right_or_refused(tmp_path, tree, more):
     except InputError:
         return
     values = yaml.safe_load(path.read_text())
-    inner = values.get("trl") if isinstance(values.get("trl"), dict) else {}
-    (read,) = (one for one in (values, inner) if "num_generations" in one)
-    assert found.group_size == int(read["num_generations"]) > 1
-    beta = {**inner, **values}.get("beta")
-    assert (not beta) == ("beta" not in str(found.uncounted))
+    assert found.group_size == int(values["num_generations"]) > 1
+    assert (not values.get("beta")) == ("beta" not in str(found.uncounted))
