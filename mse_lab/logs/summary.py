@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.arrays import Flags, Floats, Ints
+from mse_lab.errors import one_line, shorten
 from mse_lab.logs import values
 from mse_lab.logs.find_logs import LeftOut
 from mse_lab.logs.forecast import Forecast, forecast, mean_share
@@ -158,12 +159,6 @@ class Summary:
         return self._share(pairs.duplicated().to_numpy(), self.groups.prompt_N)
 
     @cached_property
-    def reward_functions(self) -> list[values.RewardFunction]:
-        """The reward functions; empty where there is one."""
-        functions = values.reward_functions(self.groups)
-        return functions if len(functions) > 1 else []
-
-    @cached_property
     def mismatch(self) -> Mismatch | None:
         """How far the engine that drew is from the model.
 
@@ -218,6 +213,10 @@ class Summary:
         sizes = np.unique(self.groups.size_K)
         if len(sizes) > 1:
             yield f"Groups have {sizes[0]:,} to {sizes[-1]:,} completions with a reward."
+        if len(self.groups.rewards) > 1:
+            summands = " + ".join(map(one_line, self.groups.rewards))
+            weighted = ", by their weights" if form.weights else ""
+            yield f"The reward is {shorten(summands, 200)}{weighted}."
         yield from self.groups.cautions
         if form.note:
             yield f"{form.name}: {form.note}."
@@ -264,8 +263,6 @@ class Summary:
             more |= {"mean_length": float(lengths_N.mean()), "length_unit": unit}
         if self.duplicates is not None:
             more["duplicates"] = self.duplicates
-        if self.reward_functions:
-            more["reward_functions"] = [one._asdict() for one in self.reward_functions]
         if self.mismatch is not None:
             more["mismatch"] = asdict(self.mismatch)
         return more

@@ -1,26 +1,19 @@
-"""What is computed of a log's groups: values, drift, reward functions.
+"""What is computed of a log's groups: values, drift.
 
 The value of a prompt is the mean reward of its completions under the policy; a log gives
 the mean rewards of a few.
-
-A group's gradient depends on its rewards less their mean. So the influence of a reward
-function f is its part of the total's variance within groups, Cov(r_f, r) / Var(r); the
-parts of all functions add up to one.
 """
 
 import math
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mse_lab.arrays import Floats
-from mse_lab.errors import one_line
 from mse_lab.logs.groups import RewardGroups
 from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-from mse_lab.probe.records import PART
 
 # Upper ends of the bands of values between never and always right.
 BANDS = (0.25, 0.5, 0.75, 1.0)
@@ -132,36 +125,3 @@ def steps_table(groups: RewardGroups) -> pd.DataFrame:
     )
     grouped = frame.groupby("step")
     return grouped.mean().assign(groups=grouped.size()).reset_index()
-
-
-def _centre(values_N: Floats, groups: RewardGroups) -> Floats:
-    """Subtract the mean of its group from each value."""
-    means_K = np.bincount(groups.group_N, weights=values_N) / groups.size_K
-    return np.asarray(values_N - means_K[groups.group_N])
-
-
-class RewardFunction(NamedTuple):
-    """A reward function of a log."""
-
-    name: str  # Its column.
-    mean: float  # Its mean reward.
-    varies: float  # Share of groups in which it varies.
-    share: float  # Its part of the variance of the total within groups.
-
-
-def reward_functions(groups: RewardGroups) -> list[RewardFunction]:
-    """Describe each reward function."""
-    total_N = _centre(groups.reward_N, groups)
-    total = float(total_N @ total_N)
-    functions = []
-    for name in groups.rewards:
-        given_N = groups.completions[PART + name].to_numpy()
-        centred_N = _centre(np.nan_to_num(given_N), groups)
-        varies_K = np.bincount(groups.group_N, weights=np.abs(centred_N)) > 1e-9
-        share = float(centred_N @ total_N) / total if total > 0 else float("nan")
-        known = given_N[~np.isnan(given_N)]
-        mean = float(known.mean()) if len(known) else float("nan")
-        functions.append(
-            RewardFunction(one_line(name), mean, float(varies_K.mean()), share)
-        )
-    return functions

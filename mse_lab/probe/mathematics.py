@@ -1,8 +1,10 @@
 """Mathematics: math-verify in another process with limits of time and memory.
 
-A completion may hold `9^9^9^9` or a factorial, and no signal handler of Python interrupts
-its evaluation. So the operating system ends the other process when its time is up. The
-comparison is then given up, and the next one starts a new process.
+A completion may hold `9^9^9^9` or a factorial. math-verify's own limits are signals to the
+main thread: it refuses any other one, and where sympy finds gmpy2, `(10^9)!` goes on (for
+25 s, where it was tried with a limit of one). So the operating system ends the other
+process when its time is up. The comparison is then given up, and the next one starts a new
+process.
 """
 
 import atexit

@@ -3,7 +3,6 @@
 import numpy as np
 
 from mse_lab.console import COMMAND_PREFIX
-from mse_lab.errors import shorten
 from mse_lab.formatting import (
     LEAST_TIMES,
     NOT_KNOWN,
@@ -17,9 +16,6 @@ from mse_lab.logs.verdicts import verdict_lines
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.report.rendering import Part, as_markdown, as_text
 from mse_lab.report.run_screen import say_mismatch
-
-# Characters of a reward function's name in the table.
-NAME_WIDTH = 28
 
 # What stands for never and always right where rewards are graded.
 EXTREMES = ("always at the least reward", "always at the largest reward")
@@ -169,25 +165,6 @@ def _completions(summary: Summary) -> Part | None:
     return Part("Completions", said, rows) if rows or said else None
 
 
-def _functions(summary: Summary) -> Part | None:
-    functions = summary.reward_functions
-    if not functions:
-        return None
-    rows = [
-        [
-            shorten(each.name, NAME_WIDTH),
-            number(each.mean),
-            share(each.varies),
-            share(each.share),
-        ]
-        for each in functions
-    ]
-    heads = ["reward", "mean", "varies in groups", "part of the variance"]
-    still = [shorten(each.name, NAME_WIDTH) for each in functions if each.varies == 0]
-    said = f"{', '.join(still)} never varies in a group: no gradient from it."
-    return Part("Reward functions", [said] if still else (), rows, heads)
-
-
 def _mismatch(summary: Summary) -> Part | None:
     if summary.mismatch is None:
         return None
@@ -217,7 +194,6 @@ def rollouts_parts(summary: Summary) -> list[Part]:
         _values(summary),
         _forecast(summary),
         _completions(summary),
-        _functions(summary),
         _mismatch(summary),
         Part("Notes", summary.notes) if summary.notes else None,
         _beyond(summary),

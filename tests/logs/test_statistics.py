@@ -212,23 +212,6 @@ def test_lists_of_tokens_that_are_refused(tmp_path, line, said):
         summarise(tmp_path, [line])
 
 
-def test_parts_of_the_variance_add_up(tmp_path):
-    """Within the group right has deviations -+1/2, tidy -+1/4 along with it.
-
-    Last differs between groups alone.
-    """
-    lines = [
-        {"prompt_id": prompt, "rewards": {"right": n, "tidy": n / 2, "last": prompt}}
-        for prompt in (0, 1)
-        for n in (0, 1)
-    ]
-    found = summarise(tmp_path, lines).reward_functions
-    assert [one.share for one in found] == pytest.approx([2 / 3, 1 / 3, 0])
-    assert [one.varies for one in found] == [1, 1, 0]
-    assert [one.mean for one in found] == [0.5, 0.25, 0.5]
-    assert summarise(tmp_path, groups_of([0, 1])).reward_functions == []
-
-
 def drawn(rewards, length, cut, ratio=0.0):
     """Groups of completions, the last `cut` of each cut, with both log-probabilities."""
     return [

@@ -250,7 +250,7 @@ def test_what_its_trainer_writes(trained):
     numbers, expected = numbers_of(found), counted(kept, "step", "prompt_id")
     assert {key: numbers[key] for key in expected} == pytest.approx(expected)
     assert found.lengths[1].mean() == pytest.approx(kept["completion_ids"].map(len).mean())
-    assert [one.name for one in found.reward_functions] == ["right", "brief"]
+    assert found.groups.rewards == ("right", "brief")
     assert left_out(found) == [(3, EVALUATION), (1, REPEAT)]
 
 
