@@ -46,7 +46,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(PIP) -e '.[measure,math,data,lora,completion]'
+	$(PIP) -e '.[measure,math,data,lora]'
 	touch $@
 
 $(VENV)/installed-test: pyproject.toml requirements.lock | $(VENV)/bin/python

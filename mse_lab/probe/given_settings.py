@@ -1,8 +1,8 @@
 """Settings as a trainer is given them: a file that is a mapping, words, or typed by hand.
 
 Each reader gives the settings by their names in the table `trainers.yaml`; others keep the
-name that they came with. A setting that stands where the trainer does not read it, or that
-is another trainer's, is refused rather than passed over.
+name that they came with. A setting that stands where the trainer does not read it, is
+misspelt, or is another trainer's, is refused rather than passed over.
 """
 
 import difflib
@@ -57,10 +57,36 @@ def _leaves(
             yield from _leaves(value, trainer, f"{name}.")
 
 
+def _letters_apart(one: str, other: str) -> int:
+    """Count the letters of two names that the other one lacks.
+
+    >>> _letters_apart("num_generatons", "num_generations"), _letters_apart("bata", "beta")
+    (1, 2)
+    """
+    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    return len(one) + len(other) - 2 * sum(block.size for block in blocks)
+
+
+# Of TRL's settings, longer names aside, none is so near to another one.
+MOST_LETTERS, LEAST_ALIKE = 4, 0.75
+
+
+def _refuse_misspelt(spelling: str, known: Iterable[str], where: str) -> None:
+    """Refuse a name that hardly differs from a known one, where no words follow it."""
+    name = spelling.replace("-", "_")
+    for near in difflib.get_close_matches(name, known, cutoff=LEAST_ALIKE):
+        end, known_end = (one.rpartition(".")[2] for one in (name, near))
+        alike = difflib.get_close_matches(end, [known_end], cutoff=LEAST_ALIKE)
+        longer = name.startswith(f"{near}_")
+        if alike and not longer and _letters_apart(name, near) <= MOST_LETTERS:
+            raise InputError(f"{where}: unknown setting {spelling}; did you mean {near}?")
+
+
 def _name_of(spelling: str, trainer: Trainer, where: str) -> str:
     """Give a setting's name in the table, its own where it is none of the table's."""
     if name := trainer.find(spelling):
         return name
+    _refuse_misspelt(spelling, trainer.spellings, where)
     for known in trainer.settings:
         if spelling.endswith(f".{known}"):
             section = spelling.removesuffix(f".{known}")
@@ -158,11 +184,8 @@ def read_typed(
         whole = [name for name in trainer.settings if f".{name}".endswith(f".{key}")]
         if name := trainer.find(key) or (whole[0] if len(whole) == 1 else None):
             found[name] = normal(value)
-        elif close := difflib.get_close_matches(
-            key, [*ends, *trainer.settings], cutoff=0.8
-        ):
-            raise InputError(f"training: unknown setting {key}; did you mean {close[0]}?")
         else:
+            _refuse_misspelt(key, {*ends, *trainer.spellings}, "training")
             unknown.append(f"{key} = {value}")
     return found, tuple(unknown)
 

@@ -133,13 +133,14 @@ class Trainer(_Part):
         return self.settings[self.size].default > 1
 
     @cached_property
-    def _spellings(self) -> dict[str, str]:
+    def spellings(self) -> dict[str, str]:
+        """All names of the table's settings, and which setting each is."""
         rows = self.settings.items()
         return {other: name for name, row in rows for other in (name, *row.also)}
 
     def find(self, name: str) -> str | None:
         """Find the setting that a name stands for; None if it is no row of the table."""
-        return self._spellings.get(name.replace("-", "_"))
+        return self.spellings.get(name.replace("-", "_"))
 
     def value(self, name: str, given: Mapping[str, Any]) -> Any:
         """Give a setting's value, its default where it is not given."""

@@ -56,10 +56,14 @@ class _Reading(NamedTuple):
     def value(self, name: str) -> Any:
         return self.trainer.value(name, self.values)
 
-    def list(self, names: Iterable[str]) -> str:
+    def list(self, names: Iterable[str], default: str = " by default") -> str:
         """Name settings and their values, each once; not those of no value."""
         values = {name: self.value(name) for name in names if name != "size"}
-        said = (f"{name} = {one}" for name, one in values.items() if one is not None)
+        said = (
+            f"{name} = {one}{'' if name in self.values else default}"
+            for name, one in values.items()
+            if one is not None
+        )
         return ", ".join(said)
 
     def refuse(self, fault: str) -> InputError:
@@ -209,7 +213,7 @@ def _interpret(
         trainer=name,
         group_size=size,
         estimator=trainer.estimator(size, values),
-        named=reading.list(says),
+        named=reading.list(says, default=""),
         given=given,
         uncounted=uncounted if given else (),
         completions_per_step=_completions(reading, size, stated),

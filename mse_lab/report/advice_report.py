@@ -28,6 +28,9 @@ from mse_lab.report.rendering import Part, as_text
 # A bound of the regret from which on it says nothing.
 LARGE = 1.0
 
+# Completions a step at which a headline says what a change saves where N is unknown.
+LARGE_STEP = 1024
+
 # Why no more completions were drawn.
 STOPPED: Mapping[Stopped, str] = {
     "regret": ": enough for a verdict",
@@ -101,13 +104,16 @@ def _keep(advice: Advice) -> str:
 
 def _change(advice: Advice) -> str:
     saved = advice.steps_saved or advice.saves
-    text = f"Set {size_name(advice)} = {advice.set_to}: "
+    text = f"Set {size_name(advice)} = {advice.set_to}"
     if saved is None:
-        return f"{text}it needs fewer {_unit(advice)}.{_of_whom(advice)}"
-    some = percent(saved)
+        return f"{text}: it needs fewer {_unit(advice)}.{_of_whom(advice)}"
     if advice.completions_per_step is None:
-        some = f"at most {some}"
-    return f"{text}it saves {some} of the {_unit(advice)}.{_of_whom(advice)}"
+        large = _saved(advice.progress_at(LARGE_STEP, advice.set_to).steps)
+        text += " if a step has few completions: it saves at most "
+        more = f", at {LARGE_STEP:,} a step {large}"
+    else:
+        text, more = f"{text}: it saves ", ""
+    return f"{text}{percent(saved)} of the {_unit(advice)}{more}.{_of_whom(advice)}"
 
 
 def _cannot_tell(advice: Advice) -> str:
@@ -229,8 +235,8 @@ def _label(advice: Advice, price: Price) -> str:
     return {
         "present": f"{yours}{name}",
         "same loss": f"the same, G = {price.group_size}",
-        "same trainer": f"best of {title}: {name}",
-        "any": f"best of all: {name}",
+        "same trainer": f"another loss: {name}",
+        "any": f"not in {title}: {name}",
     }[price.row]
 
 

@@ -1,6 +1,7 @@
 """The user's training: every form that a trainer's settings come in, right or refused."""
 
 import ast
+import dataclasses
 import itertools
 import math
 import shlex
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
-from mse_lab.probe.given_settings import TWO_WAYS
+from mse_lab.probe.given_settings import TWO_WAYS, read_given
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.schema import Training
 from mse_lab.probe.trainers import TRAINERS
@@ -95,18 +96,18 @@ FORMS = [
     # One setting of the batch says that the others are at their defaults.
     ("trl", "--num_generations 8 --gradient_accumulation_steps 4", 8, STD, 32, ""),
     ("trl", "--num_generations 8 --generation_batch_size 64", 8, STD, 8,
-     "8 updates a batch (generation_batch_size = 64, per_device_train_batch_size = 8, "
-     "gradient_accumulation_steps = 1, processes = 1)"),
+     "8 updates a batch (generation_batch_size = 64, per_device_train_batch_size = 8 by "
+     "default, gradient_accumulation_steps = 1 by default, processes = 1 by default)"),
     ("verl", f"algorithm.adv_estimator=grpo data.train_batch_size=1024 {N}=8",
      8, STD | {"eps": 1e-6}, 2048,
-     f"4 updates a batch (data.train_batch_size = 1024, {MINI} = 256)"),
+     f"4 updates a batch (data.train_batch_size = 1024, {MINI} = 256 by default)"),
     ("openrlhf", "--n_samples_per_prompt 4 --rollout_batch_size 32 --init_kl_coef 0 "
      "--advantage_estimator group_norm", 4, STD | {"eps": 1e-9}, 128, ""),
     ("nemo-rl", "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=64 "
      "loss_fn.reference_policy_kl_penalty=0 grpo.normalize_rewards=false",
      16, {"name": "grpo", "length": "token-batch"}, 512,
      "2 updates a batch (grpo.num_prompts_per_step = 64, "
-     "policy.train_global_batch_size = 512)"),
+     "policy.train_global_batch_size = 512 by default)"),
     # ms-swift accumulates until a step has 16 completions.
     ("ms-swift", "--num_generations 6 --per_device_train_batch_size 3 --temperature 1 "
      "--top_p 1 --top_k 0 --beta 0 --tuner_type full", 6, STD | {"length": "sequence"}, 18,
@@ -203,7 +204,11 @@ REFUSED = [
     ("trl", "training_args.bin", "", "scripts are not read: give a mapping"),
     ("trl", "x.yaml", "# num_generations: 8\n", "holds no mapping of settings to values"),
     ("trl", "x.yaml", "- num_generations\n", "holds no mapping of settings to values"),
-    ("trl", "x.yaml", "num_generation: 4\n", "no num_generations, TRL's group size, was r"),
+    ("trl", "x.yaml", "beta: 0\n", "no num_generations, TRL's group size, was re"),
+    ("trl", "x.yaml", "num_generation: 4\n", "setting num_generation; did you mean num_g"),
+    ("trl", None, "--num_generations 8 --loss-tipe grpo", "loss-tipe; did you mean loss_t"),
+    ("trl", None, "num_generations=8 gradient_accumalation_stpes=2", "mean gradien"),
+    ("verl", None, f"{N}=8 actor_rolout_ref.actor.ppo_mini_batch_size=4", f"mean {MINI}?"),
     ("trl", "x.yaml", "beta: 0\nbeta: 1\n", "the key beta occurs twice"),
     ("trl", "x.yaml", "{num-generations: 4, num_generations: 8}", "is set twice; leave on"),
     ("trl", "x.yaml", "{adapter: lora, trl: {num_generations: 4}}",
@@ -228,14 +233,14 @@ REFUSED = [
     ("trl", None, "--num_generations 8 16", "8 16: takes one value"),
     ("trl", None, "--rlhf_type grpo --num_generations 8", "of ms-swift; give --trainer ms"),
     ("ms-swift", None, "--rlhf_type dpo --num_generations 8", "no training in groups"),
-    ("verl", None, "+trainer.nnodes=1", f"no {N}, verl's group size, was read; add it (it"),
+    ("verl", None, "+trainer.nnodes=1", f"no {N}, verl's group size, was re"),
     ("verl", None, "--num_generations 8", "give --trainer trl"),
     ("verl", None, f"~{N}=8", "takes a setting away"),
     ("verl", None, f"{N}=3 {MINI}=1 data.train_batch_size=1", "no multiple of 8, which ve"),
     ("verl", None, f"{N}=8 {MINI}=64 data.train_batch_size=32", "fewer than the 512 of a"),
-    ("verl", None, f"{N}=8 data.train_batch_size=128", f"of a step ({MINI} = 256), which "),
+    ("verl", None, f"{N}=8 data.train_batch_size=128", f"of a step ({MINI} = 256 by de"),
     ("nemo-rl", None, "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=8",
-     "no multiple of the 512 of a step (policy.train_global_batch_size = 512)"),
+     "no multiple of the 512 of a step (policy.train_global_batch_size = 512 by de"),
     ("ms-swift", None, "--num_generations 8 --gradient_accumulation_steps 4", "4 completi"),
     ("openrlhf", None, "--n-samples-per-prompt 8 --num-rollout 3", "of slime, which"),
     ("openrlhf", None, "--n_samples_per_prompt 7 --train_batch_size 128", "no whole group"),
@@ -269,7 +274,7 @@ def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypat
         ({"completions_per_step": 0}, "completions_per_step = 0"),
         (
             {"completions_per_step": 64, "per_device_train_batch_size": 8},
-            r"completions_per_step = 64, but a step has 8 .*processes = 1\); change one",
+            r"completions_per_step = 64, but a step has 8 .*processes = 1 by default\)",
         ),
     ],
 )
@@ -300,6 +305,23 @@ def test_sampling_and_adapter_are_compared_with_the_probes():
     )
     by_hand = Training(trainer="trl", num_generations=8)
     assert find_setting(by_hand, parse_probe(alike, "p")).uncounted == ()
+
+
+def test_no_setting_of_trl_is_taken_for_a_misspelt_one():
+    """All that its parser takes, and settings of verl that are near to others."""
+    trl = pytest.importorskip("trl")
+    classes = (trl.GRPOConfig, trl.ModelConfig, trl.ScriptArguments)
+    names = {field.name for one in classes for field in dataclasses.fields(one)}
+    words = [f"--{name}=1" for name in sorted(names - {"config"})]
+    assert read_given(None, words, TRAINERS["trl"]).keys() > {"num_generations_eval"}
+    ends = ("rollout.name", "actor.ppo_micro_batch_size", "model.lora_alpha")
+    near = [
+        *(f"actor_rollout_ref.{end}" for end in ends),
+        "algorithm.lam",
+        "critic.ppo_epochs",
+    ]
+    words = [f"{name}=1" for name in near]
+    assert [*read_given(None, words, TRAINERS["verl"])] == near
 
 
 COUNTS = st.integers(1, 12)

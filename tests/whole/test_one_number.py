@@ -159,7 +159,7 @@ def test_what_advice_costs_and_how_far_off_it_is(doors):
     if np.isfinite(advice.noise_scale.high):
         assert not apart({"page": read(doors["page"], label)}, advice.noise_scale)
     other = next(one for one in advice.prices if one.row == "any")
-    shown = re.search(rf"best of all: .* G = 1 +{NUMBER} times \({NUMBER} to", screen)
+    shown = re.search(rf"not in TRL: .* G = 1 +{NUMBER} times \({NUMBER} to", screen)
     found = [Decimal(one) for one in shown.groups()]
     assert all(agrees(one, of) for one, of in zip(found, other.cost, strict=False))
 
