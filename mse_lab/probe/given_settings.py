@@ -86,7 +86,6 @@ def _name_of(spelling: str, trainer: Trainer, where: str) -> str:
     """Give a setting's name in the table, its own where it is none of the table's."""
     if name := trainer.find(spelling):
         return name
-    _refuse_misspelt(spelling, trainer.spellings, where)
     for known in trainer.settings:
         if spelling.endswith(f".{known}"):
             section = spelling.removesuffix(f".{known}")
@@ -94,6 +93,7 @@ def _name_of(spelling: str, trainer: Trainer, where: str) -> str:
                 f"{where}: {known} stands in the section {section}, where {trainer.title} "
                 "does not look; give the settings of that section alone"
             )
+    _refuse_misspelt(spelling, trainer.spellings, where)
     return spelling
 
 
