@@ -1,4 +1,4 @@
-"""Fuzzing of two sizes, 50 cases in the suite and thousands by `make fuzz`; its promise.
+"""Fuzzing of two sizes, 25 cases in the suite and thousands by `make fuzz`; its promise.
 
 Put `@CASES` below `@given(...)`. The cases are the same on every machine, so that a failure
 can be repeated; `FUZZ_CASES` sets how many a test tries.
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from mse_lab.errors import InputError
 
 CASES = settings(
-    max_examples=int(os.environ.get("FUZZ_CASES", "50")),
+    max_examples=int(os.environ.get("FUZZ_CASES", "25")),
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

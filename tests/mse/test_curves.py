@@ -1,7 +1,6 @@
 """Curves: replicates and laws meet the truth."""
 
 import numpy as np
-from scipy import stats
 
 from mse_lab.estimators import ESTIMATORS, find_estimators
 from mse_lab.mse.curves import Curves, law_curves, law_sizes, measure_curves, paired_ratio
@@ -26,22 +25,6 @@ def curves_of(design, rng, names, reference=256, blocks=4, largest=16):
     return pools, Curves(pools, draw_reference_noise(pools, 300, rng)), estimators, errors
 
 
-def test_coverage_for_biased_estimators():
-    """Of the raw MSE over 200 runs; a false alarm of 1e-3 for each of the eight."""
-    rng = np.random.default_rng(0)
-    design = make_design(rng)
-    exact = {(name, size): truth(design, name, size) for name in BIASED for size in SIZES}
-    inside = dict.fromkeys(exact, 0)
-    for _ in range(200):
-        _, curves, estimators, errors = curves_of(design, rng, BIASED)
-        for key, (measured, _) in measure_curves(curves, estimators, errors).items():
-            _, low, high = measured.interval("mse", 0.95)
-            inside[key] += low <= exact[key].mse <= high
-    for key, covered in inside.items():
-        p_value = stats.binomtest(covered, 200, 0.95, alternative="less").pvalue
-        assert p_value > 1e-3, (key, covered / 200)
-
-
 def test_no_aggregate_for_a_bias_without_a_cheap_form():
     rng = np.random.default_rng(0)
     _, curves, estimators, errors = curves_of(make_design(rng), rng, ["opo", "reinforce++"])
@@ -55,20 +38,8 @@ def test_laws_reach_1024():
     _, curves, estimators, _ = curves_of(
         make_design(rng, prompts=4), rng, ["grpo", "maxrl"]
     )
-    assert law_sizes(estimators[0], [3, 12]) == [
-        2,
-        3,
-        4,
-        8,
-        12,
-        16,
-        32,
-        64,
-        128,
-        256,
-        512,
-        1024,
-    ]
+    powers = [2**k for k in range(1, 11)]
+    assert law_sizes(estimators[0], [3, 12]) == sorted([3, 12, *powers])
     points = dict(law_curves(curves, estimators, SIZES))
     assert np.isfinite(points[Key("maxrl", 1024)].point.mse)
 
