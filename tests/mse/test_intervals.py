@@ -96,7 +96,7 @@ def test_a_single_prompt_with_two_blocks_is_covered_or_said_to_know_too_little()
 
 def test_student_tails_are_needed():
     """Negative control: normal tails cover far too little where few prompts carry all."""
-    normal = runs_of("5 of 60 active")["mse", "grpo", 64][:, 1]
+    normal = runs_of("5 of 60 active")["mse", "vanilla", 64][:, 1]
     assert shortfall(normal) < 1e-3, normal.mean()
 
 

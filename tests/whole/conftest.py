@@ -1,8 +1,34 @@
-"""Fixtures of whole runs: more prompts than a first look takes."""
+"""Fixtures of whole runs: one of five prompts, and more prompts than a first look takes."""
 
 import json
 
 import pytest
+
+import run_mse
+
+
+@pytest.fixture(scope="session")
+def five(tmp_path_factory, checkpoint):
+    """A folder of a probe of five prompts, small.yaml, and its finished run; read-only."""
+    folder = tmp_path_factory.mktemp("five")
+    problems = {"1 2 3": 33, "3 1": 33, "1": 33, "3 3 2 1": 23, "1 3": 33}
+    lines = [
+        json.dumps({"id": f"p{at}", "problem": problem, "answer": answer})
+        for at, (problem, answer) in enumerate(problems.items())
+    ]
+    (folder / "prompts.jsonl").write_text("\n".join(lines))
+    values = {
+        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
+        "prompts": {"source": str(folder / "prompts.jsonl"), "template": "none"},
+        "sampling": {"max_new_tokens": 2},
+        "pool": {"reference": 256, "replicate": 64},
+        "group_sizes": [2, 4, 8],
+        "estimators": ["vanilla", "grpo", "oracle", "best-constant", "grpo-std", "opo"],
+        "interval": {"resamples": 200},
+    }
+    (folder / "small.yaml").write_text(json.dumps(values))
+    assert run_mse.main(["run", str(folder / "small.yaml"), "--out", str(folder)]) == 0
+    return folder
 
 
 @pytest.fixture

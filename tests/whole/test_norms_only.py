@@ -1,7 +1,7 @@
 """Runs whose products between completions are not known: laws, and no replicates."""
 
-import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,6 @@ from mse_lab.report.drawing import Style, draw_line
 from mse_lab.report.figure_4 import compose
 from mse_lab.results.finished_run import read_tables
 
-NAMES = ["vanilla", "grpo", "oracle", "grpo-std", "opo"]
-SIZES = [2, 4, 8]
-PROBLEMS = {"1 2 3": 33, "3 1": 33, "1": 33, "3 3 2 1": 23, "1 3": 33}
-BLOCKS = 4
 UNTESTED = {
     "Theorem 2 (exact law)",
     "Theorem 2 (intercept)",
@@ -34,7 +30,7 @@ def forget_products(folder, prompts):
     gram = arrays["gram_PKGG"]
     diagonal = gram.diagonal(axis1=-2, axis2=-1).copy()
     gram[prompts] = np.nan
-    index = np.arange(SIZES[-1])
+    index = np.arange(gram.shape[-1])
     gram[..., index, index] = diagonal
     np.savez(folder / "pools.npz", **arrays)
     for name in ("mse.csv", "laws.csv", "by_prompt.csv", "errors.npz"):
@@ -46,35 +42,16 @@ KINDS = {"whole": None, "none": slice(None), "last": slice(4, None)}
 WITHOUT = ["none", "last"]
 
 
-def write_probe(root, checkpoint, names, **prompts):
-    """Write prompts and a probe of some estimators."""
-    records = [
-        {"id": f"p{index}", "problem": problem, "answer": answer}
-        for index, (problem, answer) in enumerate(PROBLEMS.items())
-    ]
-    (root / "prompts.jsonl").write_text("\n".join(map(json.dumps, records)))
-    source = {"source": str(root / "prompts.jsonl"), "template": "none", **prompts}
-    path = root / "small.yaml"
-    path.write_text(
-        f"model: {{path: '{checkpoint}', device: cpu, dtype: float64}}\n"
-        f"prompts: {json.dumps(source)}\nsampling: {{max_new_tokens: 2}}\n"
-        f"pool: {{reference: 256, replicate: {BLOCKS * SIZES[-1]}}}\n"
-        f"group_sizes: {SIZES}\nestimators: {names}\ninterval: {{resamples: 200}}\n"
-    )
-    return path
-
-
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory, checkpoint):
-    """One probe, run whole, without products, and without the last prompt's."""
+def folders(tmp_path_factory, five):
+    """One run whole, without products, and without the last prompt's."""
     root = tmp_path_factory.mktemp("norms")
-    path = write_probe(root, checkpoint, NAMES)
-    words = ["run", str(path), "--out"]
     for kind, prompts in KINDS.items():
-        assert run_mse.main([*words, str(root / kind)]) == 0
+        folder = shutil.copytree(five / "small", root / kind / "small")
         if prompts is not None:
-            forget_products(root / kind / "small", prompts)
-            assert run_mse.main([*words, str(root / kind)]) == 0
+            forget_products(folder, prompts)
+            words = ["run", str(five / "small.yaml"), "--out", str(root / kind)]
+            assert run_mse.main(words) == 0
     return {kind: root / kind / "small" for kind in KINDS}
 
 
@@ -86,7 +63,7 @@ def read(folder, name, *index):
 def test_the_law_is_that_of_the_whole_run(folders, kind):
     whole, found = (read(folders[one], "mse.csv") for one in ("whole", kind))
     assert list(found.columns) == list(whole.columns)
-    assert whole["law"].notna().sum() == 12
+    assert whole["law"].notna().sum() == 15
     np.testing.assert_allclose(found["law"], whole["law"], rtol=1e-9)
     columns = found.columns.drop(["probe", "replicates", "law", "law_low", "law_high"])
     assert found[columns].isna().all(axis=None)
@@ -177,12 +154,14 @@ def test_one_group_size_is_seen(panel):
     assert panel.get_legend_handles_labels()[1] == ["one"]
 
 
-def test_a_run_of_which_nothing_is_known(tmp_path, checkpoint):
+def test_a_run_of_which_nothing_is_known(tmp_path, five):
     """No replicates and no law: every command ends well, and tables have their heads."""
-    path, folder = write_probe(tmp_path, checkpoint, ["opo"], limit=2), tmp_path / "small"
-    assert run_mse.main(["run", str(path), "--out", str(tmp_path)]) == 0
+    folder = tmp_path / "small"
+    words = ["run", str(five / "small.yaml"), "--out", str(tmp_path)]
+    words += ["--set=estimators=[opo]", "--set=prompts.limit=2"]
+    assert run_mse.main(words) == 0
     forget_products(folder, slice(None))
-    assert run_mse.main(["run", str(path), "--out", str(tmp_path)]) == 0
+    assert run_mse.main(words) == 0
     assert "scale_free_mse" in pd.read_csv(folder / "laws.csv")
     drawing = tmp_path / "f.svg"
     assert run_mse.main(["figure", str(folder), "--out", str(drawing)]) == 0
