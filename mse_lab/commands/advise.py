@@ -85,12 +85,11 @@ def execute(arguments: Namespace) -> int:
     run, probe = _find_results(name, arguments)
     if probe is not None and (anew or not _stands(run)):
         return in_processes(measure_until_answered, arguments)
-    from mse_lab.report.advice_files import keep_advice, say_advice
+    from mse_lab.report.advice_files import keep_advice_of_run, say_advice
 
     advice = _read(run, probe and name, arguments)
     print(say_advice(advice, as_json=arguments.json))
-    if not (run / "advice.json").exists():  # Another question does not replace it.
-        keep_advice(run, advice)
+    keep_advice_of_run(run, advice)
     return 0
 
 

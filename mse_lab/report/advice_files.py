@@ -1,6 +1,7 @@
 """The advice in its folder: worked out or read back, kept as `advice.json`, printed."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,21 @@ def advise_samples(evidence: Evidence) -> Advice:
 def keep_advice(folder: Path, advice: Advice) -> None:
     """Write `advice.json` into a folder."""
     ResultsFolder(folder).write("advice.json", advice.as_dict())
+
+
+def keep_advice_of_run(folder: Path, advice: Advice) -> None:
+    """Write the advice on a run, where the folder has none or its pools answer anew.
+
+    The answer to another question stays, and so does a file that is no answer.
+    """
+    results = ResultsFolder(folder)
+    if not results.has("advice.json"):
+        keep_advice(folder, advice)
+    elif results.has("pools.npz"):
+        with suppress(InputError):
+            kept = restore_advice(results.file("advice.json"))
+            if (kept.setting, kept.regret) == (advice.setting, advice.regret):
+                keep_advice(folder, advice)
 
 
 def say_advice(advice: Advice, *, as_json: bool) -> str:

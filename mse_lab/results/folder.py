@@ -5,7 +5,7 @@ start resumes. At the end they are joined into `pools.npz`, from which every tab
 made again without the model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -95,9 +95,14 @@ class ResultsFolder:
             raise InputError(
                 f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
             )
-        ours = [name for name in FILES if name != MARK and not self._is_anothers(name)]
-        for name in (*ours, MARK):
-            remove(self.file(name))
+        self._remove(name for name in FILES if name != MARK)
+        self._remove([MARK])
+
+    def _remove(self, names: Iterable[str]) -> None:
+        """Remove files that are ours."""
+        for name in names:
+            if not self._is_anothers(name):
+                remove(self.file(name))
 
     def refuse_foreign(self) -> None:
         """Refuse a folder that is no run's if a run would overwrite somebody's file in it.
@@ -159,8 +164,11 @@ class ResultsFolder:
         """Begin a run: write its configuration and the identity of all that it measures.
 
         Where tables are there already, such as committed ones, theirs has been compared,
-        and stays: what a model answers differs in the last bit between processors.
+        and stays: what a model answers differs in the last bit between processors. What
+        commands have made of them stays, too, and else goes: it may be another run's.
         """
+        if not self.is_begun():
+            self._remove(MADE)
         if not self.has_tables():
             self.write(MARK, dict(identity))
         self.write("config.yaml", dump_probe(probe))
@@ -242,9 +250,3 @@ class ResultsFolder:
         """Write the built-in checks and the warnings."""
         content = Checks(none_failed(checks), list(checks), list(warnings))
         self.write("checks.json", asdict(content))
-
-    def mark_incomplete(self) -> None:
-        """Remove what marks a result as complete, and what commands have made of it."""
-        for name in ("checks.json", *MADE):
-            if not self._is_anothers(name):
-                remove(self.file(name))

@@ -157,14 +157,13 @@ FILES = {
     ),
     "by_prompt.csv": File(_table("prompt", "estimator", "group_size"), from_pools=True),
     "errors.npz": File(read_npz, from_pools=True, needed=True),
-    "pools.npz": File(read_pools, needed=True),
     "config.yaml": File(read_configuration),
     MARK: File(partial(read_json, schema=dict[str, str])),
     "environment.json": File(partial(read_json, schema=dict[str, Any])),
     "diagnostics.json": File(read_diagnostics),
     "completions.jsonl": File(read_completions),
-    # Written last.
     "checks.json": File(partial(read_json, schema=Checks), needed=True),
+    "pools.npz": File(read_pools, needed=True),  # Written last.
     **dict.fromkeys(MADE, File()),
 }
 

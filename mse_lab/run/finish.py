@@ -204,15 +204,14 @@ def finish(
     `devices` has the device of each process, `peak_memory` the bytes of the largest one.
     """
     results = context.spec.results
-    results.mark_incomplete()
     result, checks, warnings, diagnostics = conclude(context.subject, prompts)
     results.write("environment.json", _describe(context, prompts, devices, peak_memory))
     lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
     results.write("completions.jsonl", "".join(lines))
-    results.write("pools.npz", vars(result.pools))
     results.write_tables(result)
     results.write("diagnostics.json", asdict(diagnostics))
     results.write_checks(checks, warnings)
+    results.write("pools.npz", vars(result.pools))  # Without them a run is not finished.
     results.drop_shards()
     return Outcome(
         checks,

@@ -40,24 +40,33 @@ def test_two_rewards_are_not_mixed(own_reward, write_probe, tmp_path, refused, m
     assert "it began with another reward" in refused("run", path, *out)
 
 
-def test_what_followed_from_an_earlier_measurement_goes_with_it(write_probe, tmp_path):
-    """As where committed tables are measured again: the advice of then goes."""
-    path, out = write_probe(), tmp_path / "out"
-    words = ["run", str(path), "--out", str(out)]
+def test_what_was_made_of_a_run_stays_where_that_is_measured_again(write_probe, tmp_path):
+    """As of committed tables; of what lies there without any, it is another run's."""
+    path, folder = write_probe(), tmp_path / "out/small"
+    words = ["run", str(path), "--out", str(tmp_path / "out")]
+    folder.mkdir(parents=True)
+    made = {"advice.json": '{"name": "small", "prompts": 5}', "claims.md": "mine"}
+    for name, text in made.items():
+        (folder / name).write_text(text)
     assert run_mse.main(words) == 0
-    (out / "small/pools.npz").unlink()
-    (out / "small/advice.json").write_text('{"name": "small", "prompts": 5}')
-    (out / "small/claims.csv").write_text("statement,kind,run,\n")
-    (out / "small/claims.md").touch()
+    assert not (folder / "advice.json").exists()
+    assert (folder / "claims.md").exists()  # No command writes it: it is the user's.
+    assert run_mse.main(["advise", str(folder)]) == 0
+    advice = (folder / "advice.json").read_text()
+    (folder / "pools.npz").unlink()
     assert run_mse.main(words) == 0
-    for name in ("advice.json", "claims.csv"):
-        assert not (out / "small" / name).exists()
-    assert (out / "small/claims.md").exists()  # No command writes it: it is the user's.
+    assert (folder / "advice.json").read_text() == advice
+    # The pools answer anew, but another question does not replace what is kept.
+    (folder / "advice.json").write_text(advice.replace('"prompts": ', '"prompts": 1'))
+    assert run_mse.main(["advise", str(folder), "--regret", "0.2"]) == 0
+    assert (folder / "advice.json").read_text() != advice
+    assert run_mse.main(["advise", str(folder)]) == 0
+    assert (folder / "advice.json").read_text() == advice
 
 
 @pytest.mark.parametrize("at", ["write_checks", "drop_shards"])
 def test_a_kill_while_the_result_is_written(at, write_probe, tmp_path, monkeypatch):
-    """Before the checks, which are written last, and after them."""
+    """Before the pools, which are written last, and after them."""
     path, out = write_probe(), tmp_path / "out"
     words = ["run", str(path), "--out", str(out)]
 
