@@ -9,7 +9,7 @@ from scipy import stats
 
 from probes.studies import bandits, theory
 from probes.studies.bandits import Rule, list_point
-from probes.studies.theory import Effort, Limit, judge
+from probes.studies.theory import Limit, judge
 
 ROOT = Path(__file__).resolve().parents[1]
 BANDITS = {
@@ -145,7 +145,8 @@ def test_verdicts(measured, error, verdict):
 
 
 def test_a_small_study_is_written_and_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(theory, "Effort", lambda *_: Effort(150, 30))
+    monkeypatch.setattr(theory, "RUNS", 150)
+    monkeypatch.setattr(theory, "STEPS", 30)
     assert theory.main(["--out", str(tmp_path / "new")]) == 0
     table = pd.read_csv(tmp_path / "new/findings.csv")
     assert list(table) == [
@@ -162,7 +163,7 @@ def test_a_small_study_is_written_and_told(tmp_path, monkeypatch, capsys):
 def test_a_control_that_holds_is_told_by_the_exit_status(tmp_path, monkeypatch):
     one = judge("control: a", "b", 1.0, 1.0)
     monkeypatch.setattr(theory, "study", lambda *_: [one])
-    assert theory.main(["--quick", "--out", str(tmp_path)]) == 1
+    assert theory.main(["--out", str(tmp_path)]) == 1
 
 
 def test_the_committed_findings():

@@ -14,8 +14,8 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import SharedPrefix
 from mse_lab.policy.sampling import next_log_probabilities
+from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.streams import uniforms
 from plain_scores import autograd_scores
 from probes.studies import training
@@ -23,15 +23,14 @@ from probes.studies.training_design import (
     Arm,
     Run,
     Settings,
-    base_of,
     load_settings,
     runs_of,
 )
 from probes.studies.training_law import (
     Constants,
-    compare,
     compare_two,
     fit_power,
+    judge,
     judge_arm,
     predict,
     read_constants,
@@ -42,6 +41,7 @@ from probes.studies.training_runs import AfterSteps, StudyTrainer, Task, make_tr
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 ROOT = Path(__file__).resolve().parents[1]
+STUDIES = {"tiny-base": "training-law", "smollm2-icl": "training-law-smollm2"}
 ETA = 0.5
 ARM = {
     "optimiser": "sgd",
@@ -113,17 +113,10 @@ class Watched:
 
 
 @pytest.mark.parametrize(
-    ("estimator", "size", "micro"),
-    [
-        ("grpo", 2, None),
-        ("grpo", 4, 4),
-        ("vanilla", 1, None),
-        ("best-constant-loo", 4, None),
-        ("best-constant-loo", 4, 4),
-    ],
+    ("estimator", "size"), [("grpo", 2), ("vanilla", 1), ("best-constant-loo", 4)]
 )
-def test_a_step_is_algorithm_1s(settings_of, estimator, size, micro):
-    settings = settings_of(steps=[1], micro_batch=micro)
+def test_a_step_is_algorithm_1s(settings_of, estimator, size):
+    settings = settings_of(steps=[1])
     found = Watched(settings, Run("sgd", estimator, 8, size, ETA, 3))
     expected = found.estimate()
     assert expected.norm() > 1e-3
@@ -163,8 +156,7 @@ def test_a_diverged_run_is_worth_nothing(settings_of, monkeypatch):
 
     monkeypatch.setattr(StudyTrainer, "train", diverge)
     task = Task(settings_of())
-    _, found, _ = train(Run("sgd", "grpo", 8, 4, 1e5, 0), task)
-    assert found[1:] == [0.0, 0.0]
+    assert train(Run("sgd", "grpo", 8, 4, 1e5, 0), task)[1:] == [0.0, 0.0]
 
 
 # Settings and prediction.
@@ -193,15 +185,24 @@ def test_what_cannot_be_used_is_refused_in_a_line(changes, said, tmp_path, capsy
     assert not (tmp_path / "out/runs.csv").exists()
 
 
-@pytest.mark.parametrize("name", ["tiny-base", "smollm2-icl"])
-def test_the_committed_settings(name):
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_committed_study_goes_on_to_the_committed_tables(name):
+    """Its runs are not refused as those of other settings, and its tables are of them."""
     settings = load_settings(ROOT / f"probes/studies/{name}.yaml")
-    assert settings.load_probe().prompts
-    runs = runs_of(settings)
-    assert len(runs) == len({*runs})
-    arms = {run.arm for run in runs}
-    assert {base_of(arm, settings) for arm in arms} <= arms
-    assert len(runs_of(settings.shortened())) == 8
+    folder = ROOT / "results" / STUDIES[name]
+    predicted = pd.read_csv(folder / "prediction.csv")
+    runs = training.RunsFile(folder / "runs.csv", settings)
+    tables = zip(
+        ("comparison", "law"), judge(runs.read(), settings, predicted), strict=True
+    )
+    for table, found in tables:
+        expected = pd.read_csv(folder / f"{table}.csv")
+        found = found.reset_index(drop=True)
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-8, check_dtype=False)
+    advice = ROOT / settings.advice
+    prompts = len(load_prompts(settings.load_probe().prompts, ROOT))
+    again = predict(settings, read_constants(advice, prompts))
+    pd.testing.assert_frame_equal(again, predicted, rtol=1e-8, check_dtype=False)
 
 
 def test_prompts_of_a_sample_are_all_there_are(tmp_path):
@@ -237,16 +238,15 @@ def counted(monkeypatch):
     """Trainings without TRL, counted; they gain what the law says. The sixth is killed."""
     done, killed = [], [5]
 
-    def train_all(runs, settings, processes):
-        for run in runs:
-            if len(done) in killed:
-                killed.clear()
-                raise KeyboardInterrupt
-            done.append(run)
-            steps = np.array([0, *settings.steps])
-            yield run, list(0.4 + 0.01 * steps * run.step_size * run.group_size), 1.0
+    def train(run, task):
+        if len(done) in killed:
+            killed.clear()
+            raise KeyboardInterrupt
+        done.append(run)
+        steps = np.array([0, *task.settings.steps])
+        return [*(0.4 + 0.01 * steps * run.step_size * run.group_size)]
 
-    monkeypatch.setattr(training, "train_all", train_all)
+    monkeypatch.setattr(training, "train", train)
     return done
 
 
@@ -275,19 +275,21 @@ def test_a_run_is_the_same_after_another_one(settings_of):
     """Nothing of a run is left in the task: not its weights, not its optimiser's states."""
     run, task = Run("adamw", "grpo", 8, 4, 0.1, 1), Task(settings_of())
     task.reward = several_rewards
-    first, other = train(run, task)[1], run._replace(step_size=0.3, seed=2)
+    first, other = train(run, task), run._replace(step_size=0.3, seed=2)
     train(other, task)
-    assert train(run, task)[1] == first
+    assert train(run, task) == first
     assert len({*first}) > 1
 
 
 def test_j_is_that_of_completions_drawn_one_prompt_at_a_time(settings_of):
-    task = Task(settings_of(completions=16))
-    shared = SharedPrefix(task.policy, [*task._common, 0])
-    for index, prompt in enumerate(task.prompts):
+    task, means = Task(settings_of(completions=16)), []
+    task.reward = several_rewards
+    for prompt, tokens in zip(task.prompts, task.tokens, strict=True):
         numbers = uniforms(task.probe.seed, prompt.id, "evaluation 5", range(16), 3)
-        texts = draw(task.policy, task.tokens[index], numbers, prompt.id).texts(task.policy)
-        assert [*map(task.policy.decode, task._draw([index], 5, shared)[0])] == texts
+        drawn = draw(task.policy, tokens, numbers, prompt.id)
+        texts = drawn.texts(task.policy)
+        means.append(np.mean([several_rewards(text, None) for text in texts]))
+    assert task.value(5) == pytest.approx(np.mean(means), rel=1e-12)
     assert task.value(5) != task.value(6)
 
 
@@ -337,28 +339,3 @@ def test_a_seed_does_not_choose_its_own_step_size():
     assert abs(judged.gains.mean()) < 4 / 20**0.5
     best = pd.concat(parts).groupby("step_size")["step_1"].mean().max() - 0.25
     assert best > 0.3
-
-
-def test_the_committed_trainings_obey_as_the_page_says():
-    """Those of `group-size`, by seeds that did not choose their step size."""
-    old = pd.read_csv(ROOT / "results/group-size/runs.csv")
-    sizes = {"main": 0.03, "eta-0.015": 0.015, "eta-0.06": 0.06, "small-step": 0.003}
-    old = old[old["arm"].isin(sizes)].assign(step_size=old["arm"].map(sizes))
-    names = ["group_size", "step_size", "seed"]
-    table = old.pivot(index=names, columns="step", values="value").add_prefix("step_")
-    start = json.loads((ROOT / "results/group-size/prediction.json").read_text())["start"]
-    fixed = {"optimiser": "sgd", "estimator": "grpo", "completions_per_step": 128}
-    table = table.reset_index().assign(**fixed, step_0=start["training"])
-    grid = ARM | {"completions_per_step": [128], "group_sizes": [2, 4, 8, 16, 32, 64]}
-    base = {"completions_per_step": 128, "group_size": 4}
-    settings = Settings(**values(steps=[15, 100], base=base, arms=[grid]))
-    constants = read_constants(ROOT / "results/tiny/base/advice.json", 60)
-    found = compare(table, settings, predict(settings, constants))
-    last = found[found["step"] == 100].set_index("group_size")
-    np.testing.assert_allclose(
-        last["gain_ratio"], [0.99, 1, 0.96, 0.71, 0.59, 0.38], atol=0.005
-    )
-    np.testing.assert_allclose(
-        last["predicted_gain_ratio"], [0.81, 1, 0.95, 0.77, 0.54, 0.34], atol=0.005
-    )
-    assert (found[found["step"] == 15]["seeds"] == 4).all()

@@ -1,6 +1,6 @@
 """What arXiv 2603.01162 says about training, tested where all is exact: on bandits.
 
-    python -m probes.studies.theory [--quick] [--out DIR]
+    python -m probes.studies.theory [--out DIR]
 
 The bandits are those of `bandits.py`, of which all can be listed. Training is Algorithm 1,
 theta <- theta + eta_i g_hat, with the weights of the package's own estimators and eta_i =
@@ -52,6 +52,7 @@ LEVEL = 0.99
 REACH = float(stats.norm.ppf((1 + LEVEL) / 2))  # Standard errors of such an interval.
 ROUNDING, SHARE, APART = 1e-8, 0.1, 0.06  # Margins: of identities, limits, distributions.
 DELAY = 200  # i0, which keeps the first steps short.
+RUNS, STEPS = 3000, 1000  # Independent runs of a rule, and the steps of each.
 OFFSET = 0.1  # Where runs begin: in every parameter so far from the maximum.
 BUDGET, SIZES = 12, (2, 3, 4, 6, 12)  # N, and the G of which one is best.
 RIGHT = (0.79, 0.70, 0.65)  # How often prompts are right at the maximum.
@@ -59,19 +60,10 @@ RIGHT = (0.79, 0.70, 0.65)  # How often prompts are right at the maximum.
 Steps = Callable[[int], float]
 
 
-class Effort(NamedTuple):
-    """How much is simulated: R independent runs of so many steps."""
-
-    runs: int = 3000
-    steps: int = 1000
-
-
-def ascend(
-    start: Point, rule: Rule, steps: Steps, kept: Sequence[int], runs: int
-) -> Floats:
+def ascend(start: Point, rule: Rule, steps: Steps, kept: Sequence[int]) -> Floats:
     """Give where runs are after each number of steps that is kept, (T, D, R)."""
     draws = np.random.default_rng([rule.batch, rule.size, *rule.estimator.encode()])
-    theta_DR, path = np.repeat(start.theta_D[:, None] + OFFSET, runs, axis=1), []
+    theta_DR, path = np.repeat(start.theta_D[:, None] + OFFSET, RUNS, axis=1), []
     for i in range(max(kept) + 1):
         if i:
             theta_DR = theta_DR + steps(i) * estimate(start.bandit, rule, theta_DR, draws)
@@ -98,10 +90,10 @@ class Limit:
         """Delta of R runs."""
         return self.peak.values_P.mean() - self.peak.bandit.value(theta_DR)
 
-    def scaled_gaps(self, rule: Rule, effort: Effort) -> Floats:
+    def scaled_gaps(self, rule: Rule) -> Floats:
         """(n + i0) Delta_n of independent runs."""
-        [theta_DR] = ascend(self.peak, rule, self.steps, [effort.steps], effort.runs)
-        return (effort.steps + DELAY) * self.gaps(theta_DR)
+        [theta_DR] = ascend(self.peak, rule, self.steps, [STEPS])
+        return (STEPS + DELAY) * self.gaps(theta_DR)
 
     def law(self, covariance_DD: Floats) -> Floats:
         """(1/2) L Sigma L of a covariance."""
@@ -216,7 +208,7 @@ def find_box(limit: Limit, rule: Rule, reach: float) -> Box:
     return Box(smooth, (slopes**2 / (2 * gaps)).min(), noise)
 
 
-def lemma_6(effort: Effort) -> tuple[list[Finding], pd.DataFrame]:
+def lemma_6() -> tuple[list[Finding], pd.DataFrame]:
     """Bounds on E Delta_n at every n, for constant (a) and for decaying steps (b).
 
     A loose bound is easily kept: near the maximum of one direction L is hardly above mu,
@@ -225,7 +217,7 @@ def lemma_6(effort: Effort) -> tuple[list[Finding], pd.DataFrame]:
     limit, rule, count = Limit(opposed(RIGHT[:1], 2)), Rule("grpo", 8, 4), 400
     findings, curves = [], []
     for name, steps, reach in (("a", lambda _: 1.0, 1.0), ("b", limit.steps, 0.8)):
-        theta_TDR = ascend(limit.peak, rule, steps, range(count + 1), effort.runs)
+        theta_TDR = ascend(limit.peak, rule, steps, range(count + 1))
         gaps_TR = np.array([limit.gaps(theta_DR) for theta_DR in theta_TDR])
         apart_TDR = theta_TDR - limit.peak.theta_D[:, None]
         left = int((np.abs(limit.turned_DK.T @ apart_TDR).max((0, 1)) > reach).sum())
@@ -253,12 +245,12 @@ def judge_mean(name: str, scaled_R: Floats, law: float, beta2: float) -> list[Fi
     ]
 
 
-def theorem_8(effort: Effort) -> tuple[list[Finding], pd.DataFrame]:
+def theorem_8() -> tuple[list[Finding], pd.DataFrame]:
     """The law of n Delta for each baseline, with noise across the Hessian's directions."""
     limit, findings, curves = Limit(crossed((0.85, 0.8), 3)), [], []
     for estimator in ("vanilla", "grpo", "oracle"):
         rule, name = Rule(estimator, 8, 3), f"Theorem 8, {estimator}"
-        scaled_R, weights_K = limit.scaled_gaps(rule, effort), limit.weights(rule)
+        scaled_R, weights_K = limit.scaled_gaps(rule), limit.weights(rule)
         diagonal_K = np.diag(limit.law(limit.peak.covariance(rule)))
         findings.append(judge_law(f"{name}, law", scaled_R, weights_K))
         findings.append(judge_law(f"control: {name}, diagonal", scaled_R, diagonal_K))
@@ -345,12 +337,12 @@ def fit_best_size(means_G: Floats, errors_G: Floats) -> tuple[float, float]:
     return float(np.log(c3 / c1) / 2), float(np.sqrt(slope @ fit.cov_params() @ slope))
 
 
-def theorem_7(effort: Effort) -> tuple[list[Finding], pd.DataFrame]:
+def theorem_7() -> tuple[list[Finding], pd.DataFrame]:
     """The best group size of runs at N completions a step is 1 + sqrt(c3/c1)."""
     limit, rows = Limit(surrounded()), []
     c1, c2, c3 = limit.constants
     for size in SIZES:
-        scaled_R = BUDGET * limit.scaled_gaps(Rule("grpo", BUDGET // size, size), effort)
+        scaled_R = BUDGET * limit.scaled_gaps(Rule("grpo", BUDGET // size, size))
         law = c1 * size + c2 + c3 / (size - 1)
         rows.append((size, scaled_R.mean(), stats.sem(scaled_R), law))
     table = pd.DataFrame(rows, columns=["group_size", "gap", "error", "limit"])
@@ -418,9 +410,9 @@ def compose(bounds: pd.DataFrame, sizes: pd.DataFrame, law: pd.DataFrame) -> Fig
     return figure
 
 
-def study(effort: Effort, folder: Path) -> list[Finding]:
+def study(folder: Path) -> list[Finding]:
     """Test all statements; write `findings.csv` and the figure."""
-    parts = [part(effort) for part in (lemma_6, theorem_7, theorem_8)]
+    parts = [part() for part in (lemma_6, theorem_7, theorem_8)]
     findings = [one for found, _ in parts for one in found]
     findings += [*seen_and_unseen(), *corollary_9(), *corollary_10()]
     write_table(folder / "findings.csv", pd.DataFrame(findings))
@@ -432,10 +424,8 @@ def study(effort: Effort, folder: Path) -> list[Finding]:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the study; give 1 if a control holds."""
     parser = argparse.ArgumentParser(description="The paper's statements, on bandits.")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
     parser.add_argument("--out", type=Path, default=Path("results/theory"), metavar="DIR")
-    arguments = parser.parse_args(words)
-    findings = study(Effort(1000, 500) if arguments.quick else Effort(), arguments.out)
+    findings = study(parser.parse_args(words).out)
     for one in findings:
         interval = f"{one.measured:.3g} [{one.low:.3g}, {one.high:.3g}]"
         print(f"{one.verdict:13} {one.statement}: {interval}; {one.predicted:.3g}")

@@ -1,20 +1,18 @@
 """Does training obey 1/(1 + E)? TRL's trainer over group sizes, step sizes, estimators.
 
     pip install -e ".[train]"
-    python -m probes.studies.training SETTINGS.yaml [--quick] [--so-far] [--out DIR]
-                                               [--processes N]
+    python -m probes.studies.training SETTINGS.yaml [--so-far] [--out DIR]
 
 A step along an estimate with error E = MSE / ||g||^2 gains, at its own best size, 1/(1 + E)
 of what the true gradient would (`mse_lab/mse/progress.py`); `training_law` has what follows
 from that, and `training_runs` what is trained. `prediction.csv` is written first. Each run,
 one row of `runs.csv`, is appended when it ends: a start after a kill makes the others.
-Set OMP_NUM_THREADS=1 where several processes train.
-`comparison.csv` and `training.png` are of what has run.
+`comparison.csv`, `law.csv` and `training.png` are of what has run.
 """
 
 import argparse
-import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,8 +26,8 @@ from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table
 from mse_lab.run.processes import lock
 from probes.studies.training_design import Run, Settings, load_settings, runs_of
-from probes.studies.training_law import compare, compose, judge_law, predict, read_constants
-from probes.studies.training_runs import train_all
+from probes.studies.training_law import compose, judge, predict, read_constants
+from probes.studies.training_runs import Task, train
 
 
 class RunsFile:
@@ -61,32 +59,35 @@ class RunsFile:
 
     def append(self, run: Run, values: Sequence[float], seconds: float) -> None:
         """Append the row of a run."""
-        fields = [*map(str, (*run, *values, round(seconds, 1))), self._digest]
+        fields = [*run, *values, round(seconds, 1), self._digest]
         new = not self.path.exists() or not self.path.stat().st_size
-        lines = [self._columns, fields] if new else [fields]
-        text = "".join(",".join(line) + "\n" for line in lines)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        row = pd.DataFrame([fields], columns=self._columns)
+        row.to_csv(self.path, mode="a", header=new, index=False, lineterminator="\n")
 
 
-def study(settings: Settings, folder: Path, so_far: bool, processes: int) -> None:
+def train_missing(file: RunsFile, settings: Settings) -> None:
+    """Train the runs that have no row; append each when it ends."""
+    todo, task = file.missing(runs_of(settings)), Task(settings)
+    for left, run in enumerate(todo, 1 - len(todo)):
+        began = time.monotonic()
+        file.append(run, train(run, task), time.monotonic() - began)
+        print(f"{' '.join(map(str, run))}: {-left} left", flush=True)
+
+
+def study(settings: Settings, folder: Path, so_far: bool) -> None:
     """Predict, train what is missing, compare, draw."""
     prompts = len(load_prompts(settings.load_probe().prompts, PROJECT))
     predicted = predict(settings, read_constants(Path(settings.advice), prompts))
-    file, runs = RunsFile(folder / "runs.csv", settings), runs_of(settings)
+    file = RunsFile(folder / "runs.csv", settings)
     with lock(folder):
-        todo = [] if so_far else file.missing(runs)
+        file.read()
         write_table(folder / "prediction.csv", predicted)
-        for left, trained in enumerate(train_all(todo, settings, processes), 1 - len(todo)):
-            file.append(*trained)
-            print(f"{' '.join(map(str, trained[0]))}: {-left} left", flush=True)
-        comparison = compare(file.read(), settings, predicted)
+        if not so_far:
+            train_missing(file, settings)
+        comparison, law = judge(file.read(), settings, predicted)
         if comparison.empty:
             raise InputError(f"{file.path}: no arm has run with two seeds beside its base")
         write_table(folder / "comparison.csv", comparison)
-        law = judge_law(file.read(), settings, predicted)
         write_table(folder / "law.csv", law)
         for name in ("training.png", "training.pdf", "training-dark.png"):
             dark = "dark" in name
@@ -101,17 +102,13 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a study from the command line."""
     parser = argparse.ArgumentParser(description="Does training obey 1/(1 + E)?")
     parser.add_argument("settings", type=Path, metavar="SETTINGS.yaml")
-    parser.add_argument("--quick", action="store_true", help="eight short runs, a minute")
     parser.add_argument("--so-far", action="store_true", help="train nothing; compare")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="at a time")
     parser.add_argument("--out", type=Path, metavar="DIR")
     given = parser.parse_args(words)
 
     def command() -> int:
-        settings = load_settings(given.settings)
-        settings = settings.shortened() if given.quick else settings
-        default = Path("results") / f"{given.settings.stem}{'-quick' * given.quick}"
-        study(settings, given.out or default, given.so_far, given.processes)
+        folder = given.out or Path("results") / given.settings.stem
+        study(load_settings(given.settings), folder, given.so_far)
         return 0
 
     return exit_status_of(command)

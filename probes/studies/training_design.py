@@ -56,7 +56,6 @@ class Settings(Section):
     steps: Annotated[list[Positive], Field(min_length=1)]  # After which J is measured.
     seeds: Annotated[int, Field(ge=2)]
     completions: Positive  # Of each prompt, for J, on uniforms common to all runs.
-    micro_batch: Positive | None = None  # Completions in a backward pass; None for N.
     base: Base
     arms: Annotated[list[Grid], Field(min_length=1)]
 
@@ -85,17 +84,6 @@ class Settings(Section):
         probe = self.load_probe().model_dump(mode="json", exclude_defaults=True)
         values = [probe, self.steps, self.completions]
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]
-
-    def shortened(self) -> "Settings":
-        """Two sizes, two step sizes, two seeds and two steps of the first grid."""
-        grid, sizes = self.arms[0], {self.base.group_size, *self.arms[0].group_sizes}
-        changes = {
-            "completions_per_step": [self.base.completions_per_step],
-            "group_sizes": [self.base.group_size, max(sizes - {self.base.group_size})],
-            "step_sizes": grid.step_sizes[1:3],
-        }
-        few = {"steps": [1, 2], "seeds": 2, "completions": min(self.completions, 8)}
-        return self.model_copy(update={"arms": [grid.model_copy(update=changes)], **few})
 
 
 class Arm(NamedTuple):

@@ -15,7 +15,7 @@ the seeds and judged on the others, and the other way round.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,10 +33,10 @@ from mse_lab.report.drawing import label_plainly, legend_above, styles_of
 from probes.studies.training_design import Arm, Settings, base_of, runs_of
 
 LEVEL = 0.95
+NAMES = {"sgd": "SGD", "adamw": "AdamW"}
 
 # What `advice.json` calls c2 and each c_b. The b* that best-constant-loo plugs in has noise
 # of its own, which is left out: its E is a lower bound.
-NAMES = {"sgd": "SGD", "adamw": "AdamW"}
 WITHIN = {"grpo": "c2", "vanilla": "vanilla", "best-constant-loo": "best_constant"}
 
 
@@ -122,33 +122,35 @@ def judge_arm(table: pd.DataFrame, columns: Sequence[str]) -> Judged | None:
     return Judged(rows.set_index("seed")[[*columns]], (by_even, by_odd), bool(edge))
 
 
-def mean_over_seeds(values: pd.Series) -> tuple[float, float, float]:
-    """Mean with Student's interval."""
-    mean, reach = values.mean(), stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)
-    return mean, mean - reach * values.sem(), mean + reach * values.sem()
+Interval = tuple[float, float, float]  # A number, and its ends.
 
 
-def ratio_over_seeds(tops: pd.Series, bases: pd.Series) -> tuple[float, float, float]:
-    """Ratio of two means, with Student's interval of its logarithm by the jackknife.
+def over_seeds(number: Callable[[Floats], float], values_SA: Floats) -> Interval:
+    """Give a function of means over seeds, with Student's interval by the jackknife."""
+    count = len(values_SA)
+    without_S = (values_SA.sum(0) - values_SA) / (count - 1)
+    found, others_S = number(values_SA.mean(0)), np.array([*map(number, without_S)])
+    error = np.sqrt((count - 1) / count * np.square(others_S - others_S.mean()).sum())
+    reach = float(stats.t.ppf((1 + LEVEL) / 2, count - 1) * error)
+    return found, found - reach, found + reach
 
-    Seeds are paired; without an interval where there are fewer than three, or a mean of
-    some is not above zero.
-    """
-    both = pd.concat([tops, bases], axis=1, join="inner").to_numpy(float)
-    means, count = both.mean(0), len(both)
-    ratio = float(means[0] / means[1]) if means[1] else float("nan")
-    others = (both.sum(0) - both) / max(count - 1, 1)
-    if count < 3 or others.min() <= 0 or means.min() <= 0:
-        return ratio, float("nan"), float("nan")
-    logs = np.log(others[:, 0] / others[:, 1])
-    error = np.sqrt((count - 1) / count * ((logs - logs.mean()) ** 2).sum())
-    reach = stats.t.ppf((1 + LEVEL) / 2, count - 1) * error
-    return ratio, ratio * float(np.exp(-reach)), ratio * float(np.exp(reach))
+
+def logarithm(means_A: Floats) -> Floats:
+    """The logarithm, NaN of what is not above zero: an interval of it is none."""
+    return np.log(np.where(means_A > 0, means_A, np.nan))
+
+
+def ratio_over_seeds(tops: pd.Series, bases: pd.Series) -> Interval:
+    """Ratio of two means, seeds paired, with the interval of its logarithm."""
+    both_S2 = pd.concat([tops, bases], axis=1, join="inner").to_numpy(float)
+    top, base = both_S2.mean(0)
+    _, *ends = over_seeds(lambda means_2: float(-np.diff(logarithm(means_2))[0]), both_S2)
+    return top / base, *map(float, np.exp(ends))
 
 
 def compare_two(own: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
     """Compare an arm with the base: gain, steps to the same J, best step size."""
-    gain, gain_low, gain_high = mean_over_seeds(own.gains)
+    gain, gain_low, gain_high = over_seeds(float, own.gains.to_numpy())
     ratio, low, high = ratio_over_seeds(own.gains, base.gains)
     curve_T, base_T = (one.values.mean().to_numpy(float) for one in (own, base))
     if curve_T[-1] <= base_T[-1]:
@@ -173,63 +175,65 @@ def compare_two(own: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
 
 def judge_arms(table: pd.DataFrame, steps: Sequence[int]) -> dict[Arm, Judged]:
     """Judge all arms that have run, by the last of some steps."""
-    columns = [f"step_{step}" for step in steps]
+    columns = [f"step_{step}" for step in (0, *steps)]
     groups = {Arm(*key): rows for key, rows in table.groupby([*Arm._fields])}
     judged = {arm: judge_arm(rows, columns) for arm, rows in groups.items()}
     return {arm: one for arm, one in judged.items() if one}
 
 
 def compare(
-    table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame
+    judged: Mapping[Arm, Judged],
+    settings: Settings,
+    predicted: pd.DataFrame,
+    steps: Sequence[int],
 ) -> pd.DataFrame:
-    """Compare each arm with the base arm of its optimiser, after each of the steps."""
+    """Compare each arm with the base arm of its optimiser, after the last of some steps."""
     rows = []
-    for step in settings.steps:
-        steps = [0, *(one for one in settings.steps if one <= step)]
-        judged = judge_arms(table, steps)
-        for expected in predicted.to_dict("records"):
-            arm = Arm(*(expected[name] for name in Arm._fields))
-            own, base = judged.get(arm), judged.get(base_of(arm, settings))
-            if own and base:
-                found = compare_two(own, base, np.array(steps, dtype=float))
-                rows.append({**expected, "step": step, **found})
+    for expected in predicted.to_dict("records"):
+        arm = Arm(*(expected[name] for name in Arm._fields))
+        own, base = judged.get(arm), judged.get(base_of(arm, settings))
+        if own and base:
+            found = compare_two(own, base, np.array([0.0, *steps]))
+            rows.append({**expected, "step": steps[-1], **found})
     return pd.DataFrame(rows)
 
 
-def fit_power(gains_SA: Floats, errors_A: Floats) -> tuple[float, float, float]:
-    """By which power of 1 + E mean gains fall, with the jackknife's interval over seeds.
-
-    The law says -1. Seeds are shared by arms. Without an interval where a mean of some
-    seeds is not above zero.
-    """
-    count = len(gains_SA)
-    means_KA = np.vstack([gains_SA.mean(0), (gains_SA.sum(0) - gains_SA) / (count - 1)])
-    if means_KA.min() <= 0:
-        return float("nan"), float("nan"), float("nan")
-    power, *others = np.polyfit(np.log(errors_A), np.log(means_KA).T, 1)[0]
-    error = np.sqrt((count - 1) / count * np.square(others - np.mean(others)).sum())
-    reach = stats.t.ppf((1 + LEVEL) / 2, count - 1) * error
-    return float(power), float(power - reach), float(power + reach)
+def fit_power(gains_SA: Floats, errors_A: Floats) -> Interval:
+    """By which power of 1 + E gains fall, the seeds shared by arms; the law says -1."""
+    apart_A = np.log(errors_A) - np.log(errors_A).mean()
+    return over_seeds(
+        lambda means_A: float(apart_A @ logarithm(means_A) / (apart_A @ apart_A)), gains_SA
+    )
 
 
 def judge_law(
-    table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame
+    judged: Mapping[Arm, Judged], predicted: pd.DataFrame, step: int
 ) -> pd.DataFrame:
     """Judge 1/(1 + E) over all arms of an optimiser, by the seeds that all of them have."""
     rows = []
-    for step in settings.steps:
-        judged = judge_arms(table, [0, step])
-        for optimiser, arms in predicted.groupby("optimiser", sort=False):
-            errors = {
-                arm: one.one_plus_error
-                for one in arms.itertuples()
-                if (arm := Arm(*one[1 : 1 + len(Arm._fields)])) in judged
-            }
+    for optimiser, arms in predicted.groupby("optimiser", sort=False):
+        keys = arms[[*Arm._fields]].itertuples(index=False)
+        errors = dict(zip((Arm(*key) for key in keys), arms["one_plus_error"], strict=True))
+        errors = {arm: error for arm, error in errors.items() if arm in judged}
+        if errors:
             gains = pd.concat([judged[arm].gains for arm in errors], axis=1, join="inner")
             found = fit_power(gains.to_numpy(), np.array([*errors.values()]))
             rows.append((optimiser, step, len(errors), len(gains), *found))
     names = ("optimiser", "step", "arms", "seeds", "power", "power_low", "power_high")
     return pd.DataFrame(rows, columns=names)
+
+
+def judge(
+    table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Compare the arms, and judge the law, after each of the steps."""
+    comparisons, laws = [], []
+    for count in range(1, 1 + len(settings.steps)):
+        steps = settings.steps[:count]
+        judged = judge_arms(table, steps)
+        comparisons.append(compare(judged, settings, predicted, steps))
+        laws.append(judge_law(judged, predicted, steps[-1]))
+    return pd.concat(comparisons), pd.concat(laws)
 
 
 def draw_arms(axes: Axes, rows: pd.DataFrame) -> None:

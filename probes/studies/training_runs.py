@@ -6,22 +6,15 @@ the estimator's weights in the advantages' place. AdamW's are its learning rates
 """
 
 import copy
-import gc
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import cache
-from itertools import groupby, takewhile
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
-from transformers.cache_utils import DynamicCache
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -30,10 +23,9 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import SharedPrefix
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.sampling import invert, next_log_probabilities
+from mse_lab.policy.sampling import draw_together
 from mse_lab.probe.prompts import load_prompts
 from mse_lab.probe.rewards import load_reward, reward_completions
 from mse_lab.probe.streams import stream, uniforms
@@ -48,81 +40,43 @@ class Task:
     def __init__(self, settings: Settings) -> None:
         self.probe, self.settings = settings.load_probe(), settings
         self.policy = load_policy(self.probe, PROJECT)
-        if self.policy.empty_cache() is None:
-            raise InputError(f"{settings.probe}: its model keeps no keys and values")
         self._start = copy.deepcopy(self.policy.model.state_dict())
-        self._start_values = dict[int, float]()
         self.prompts = load_prompts(self.probe.prompts, PROJECT)
         self.reward = load_reward(self.probe.reward, chat=self.probe.prompts.chat)
         self.longest, chat = self.probe.sampling.max_new_tokens, self.probe.prompts.chat
         self.tokens = encode_prompts(
             self.policy, self.prompts, chat=chat, new_tokens=self.longest
         )
-        # What all prompts begin with, such as demonstrations; each has a token more.
-        places = takewhile(lambda each: len({*each}) == 1, zip(*self.tokens, strict=False))
-        most = min(map(len, self.tokens)) - 1
-        self._common = [token for token, *_ in places][:most]
+
+    def restart(self) -> None:
+        """Load the checkpoint's weights into the policy again."""
+        self.policy.model.load_state_dict(self._start)
 
     def follow(self, model: Any) -> None:
         """Load a trained model's weights into the policy."""
         self.policy.model.load_state_dict(model.state_dict())
 
-    def restart(self, seed: int) -> float:
-        """Load the checkpoint's weights again; give their J, measured once a seed."""
-        self.policy.model.load_state_dict(self._start)
-        if seed not in self._start_values:
-            self._start_values[seed] = self.value(seed)
-        return self._start_values[seed]
-
     def value(self, seed: int) -> float:
         """Measure J of the policy on a seed's uniforms, prompts of a length together."""
-        means, shared = list[float](), SharedPrefix(self.policy, [*self._common, 0])
-        for _, group in groupby(
-            sorted(range(len(self.tokens)), key=self._length), self._length
-        ):
-            some = [*group]
-            for index, tokens_NT in zip(some, self._draw(some, seed, shared), strict=True):
-                texts, prompt = map(self.policy.decode, tokens_NT), self.prompts[index]
-                means.append(
-                    reward_completions(self.reward, [*texts], prompt).values_N.mean()
-                )
+        means = list[float]()
+        for length in {*map(len, self.tokens)}:
+            some = [at for at, tokens in enumerate(self.tokens) if len(tokens) == length]
+            means += self._mean_rewards(some, seed)
         return float(np.mean(means))
 
-    def _length(self, index: int) -> int:
-        return len(self.tokens[index])
-
-    @torch.no_grad()
-    def _draw(
-        self, some: list[int], seed: int, shared: SharedPrefix
-    ) -> list[list[list[int]]]:
-        """Draw completions of prompts of one length, with what follows their ends."""
-        count, policy = self.settings.completions, self.policy
-        cache = shared.expand(len(some))
-        rows = [
-            uniforms(
-                self.probe.seed,
-                self.prompts[one].id,
-                f"evaluation {seed}",
-                range(count),
-                self.longest,
-            )
-            for one in some
-        ]
-        draws_NT = torch.from_numpy(np.concatenate(rows)).to(policy.device)
-        read = len(self._common)
-        unread = torch.tensor(
-            [self.tokens[one][read:] for one in some], device=policy.device
+    def _mean_rewards(self, some: list[int], seed: int) -> list[float]:
+        prompts = [self.prompts[at] for at in some]
+        numbers, kind = range(self.settings.completions), f"evaluation {seed}"
+        ids = [prompt.id for prompt in prompts]
+        uniforms_PNT = np.stack(
+            [uniforms(self.probe.seed, one, kind, numbers, self.longest) for one in ids]
         )
-        row_N = torch.arange(len(some), device=policy.device).repeat_interleave(count)
-        drawn = []
-        for draws_N in draws_NT.T:
-            logs_RV = next_log_probabilities(policy, unread, cache)
-            drawn.append(invert(logs_RV, draws_N, row_N))
-            if len(drawn) == 1:
-                cache.batch_repeat_interleave(count)
-                row_N = torch.arange(len(draws_NT), device=policy.device)
-            unread = drawn[-1][:, None]
-        return torch.stack(drawn, 1).reshape(len(some), count, -1).tolist()
+        tokens = [self.tokens[at] for at in some]
+        drawn = draw_together(self.policy, tokens, uniforms_PNT, ids)
+        return [
+            reward_completions(self.reward, own.texts(self.policy), prompt).values_N.mean()
+            for own, prompt in zip(drawn, prompts, strict=True)
+        ]
 
     def rows(self, run: Run) -> Dataset:
         """Draw the prompts of a run's groups, with replacement, as TRL takes them."""
@@ -170,26 +124,6 @@ class StudyTrainer(GRPOTrainer):
         batch["advantages"] = weights.to(batch["advantages"])
         return batch
 
-    def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: Any, attention_mask: Any, logits_to_keep: int, **_: Any
-    ) -> tuple[Any, Any, None]:
-        """TRL's log-probabilities, with each prompt processed once and not for each of G.
-
-        The entropies, which are logged and nothing else, are left out.
-        """
-        prompts = torch.stack([input_ids, attention_mask], 1)[..., :-logits_to_keep]
-        prompts_R2T, row_N = torch.unique(prompts, dim=0, return_inverse=True)
-        cache, read_NT = DynamicCache(config=model.config), input_ids[:, -logits_to_keep:]
-        tokens, mask = prompts_R2T.unbind(1)
-        first = model(tokens, mask, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache.batch_select_indices(row_N)
-        rest = model(
-            read_NT[:, :-1], attention_mask[:, :-1], past_key_values=cache, use_cache=True
-        )
-        logits_NTV = torch.cat([first.logits[row_N], rest.logits], 1) / self.temperature
-        logs_NT = logits_NTV.log_softmax(-1).gather(-1, read_NT[..., None]).squeeze(-1)
-        return logs_NT, torch.zeros_like(logs_NT), None
-
     def _refuse_other_tokens(self, batch: Any) -> None:
         """Refuse prompts of which TRL shows the model other tokens than were measured."""
         shown, mask = batch["prompt_ids"], batch["prompt_mask"].bool()
@@ -229,8 +163,6 @@ class AfterSteps(TrainerCallback):
 
 def trl_settings(task: Task, run: Run, folder: str) -> GRPOConfig:
     """Set TRL so that one of its steps is one of Algorithm 1's."""
-    count, settings = run.completions_per_step, task.settings
-    micro = settings.micro_batch or count
     scale = task.longest if run.optimiser == "sgd" else 1
     return GRPOConfig(
         output_dir=folder,
@@ -245,9 +177,8 @@ def trl_settings(task: Task, run: Run, folder: str) -> GRPOConfig:
         num_iterations=1,
         disable_dropout=True,
         # N completions a step, of the prompts in the order in which they were drawn.
-        max_steps=max(settings.steps),
-        per_device_train_batch_size=micro,
-        gradient_accumulation_steps=count // micro,
+        max_steps=max(task.settings.steps),
+        per_device_train_batch_size=run.completions_per_step,
         num_generations=max(run.group_size, 2),
         shuffle_dataset=False,
         # The policy that is differentiated: the temperature, and nothing else.
@@ -283,15 +214,13 @@ def make_trainer(task: Task, run: Run, folder: str, **hooks: Any) -> StudyTraine
     return trainer
 
 
-Trained = tuple[Run, list[float], float]
-
-
-def train(run: Run, task: Task) -> Trained:
-    """Train a run; give J before it and after each of the steps, and the seconds.
+def train(run: Run, task: Task) -> list[float]:
+    """Train a run; give J before it and after each of the steps.
 
     A policy that has diverged, and has no probabilities to draw from, is worth 0.
     """
-    began, values = time.monotonic(), [task.restart(run.seed)]
+    task.restart()
+    values = [task.value(run.seed)]
 
     def look(model: Any) -> None:
         task.follow(model)
@@ -307,32 +236,4 @@ def train(run: Run, task: Task) -> Trained:
         except (RuntimeError, InputError) as error:
             if "probability tensor" not in str(error) and "NaN" not in str(error):
                 raise
-    values += [0.0] * (1 + len(task.settings.steps) - len(values))
-    return run, values, time.monotonic() - began
-
-
-@cache
-def _begin(settings: str) -> Task:
-    """Load what a process trains, once."""
-    task = Task(Settings.model_validate_json(settings))
-    gc.freeze()  # The trainer collects garbage when a run ends: not among all modules.
-    return task
-
-
-def _train_in_process(run: Run, settings: str) -> Trained:
-    return train(run, _begin(settings))
-
-
-def train_all(runs: Sequence[Run], settings: Settings, processes: int) -> Iterator[Trained]:
-    """Train runs, one in each process at a time; yield each when it ends."""
-    text = settings.model_dump_json()
-    if processes == 1:
-        yield from (_train_in_process(run, text) for run in runs)
-        return
-    # What has begun to use a GPU cannot be forked.
-    pool = ProcessPoolExecutor(processes, get_context("spawn"))
-    try:
-        ended = as_completed([pool.submit(_train_in_process, run, text) for run in runs])
-        yield from (one.result() for one in ended)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return values + [0.0] * (1 + len(task.settings.steps) - len(values))
