@@ -12,7 +12,8 @@ import torch
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.scores.recorder import Weighted
-from mse_lab.scores.score_block import score_block
+from mse_lab.scores.score_block import Scoring, score_block
+from mse_lab.scores.scoring_plan import missing_rule
 from mse_lab.scores.sketches import Whole
 
 PROMPT = [3, 4, 5, 6, 7, 3, 3, 9]
@@ -97,6 +98,7 @@ def gaps(policy, completions, how=None, truth=None):
     # One completion has no weight.
     weights_N = np.linspace(-1.0, 2.0, len(completions)) * (np.arange(len(scores_ND)) != 1)
     weighted = [Weighted(weights_N, sum_D)]
+    how = how or Scoring(alone=missing_rule(policy) is not None)
     found = score_block(policy, PROMPT, completions, reference, how=how, weighted=weighted)
     gram_NN = scores_ND @ scores_ND.T
     ends = np.cumsum([part.numel() for part in policy.parameters.values()])[:-1]

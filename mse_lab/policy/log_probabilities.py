@@ -26,12 +26,9 @@ class SharedPrefix:
     row each, to be drawn from.
     """
 
-    def __init__(
-        self, policy: Policy, prompt: list[int], *others: list[int], cached: bool = True
-    ) -> None:
+    def __init__(self, policy: Policy, prompt: list[int], *others: list[int]) -> None:
         self.prompts = [prompt, *others]
-        # None where nothing can be shared, or shall be.
-        self.cache: Any = policy.empty_cache() if cached else None
+        self.cache: Any = policy.empty_cache()  # None where nothing can be shared.
         if self.cache is not None and len(prompt) > 1:
             read = [one[:-1] for one in self.prompts]
             tokens = torch.tensor(read, device=policy.device)

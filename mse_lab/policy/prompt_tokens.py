@@ -42,8 +42,6 @@ def encode_prompts(
     """
     plain = [prompt.text for prompt in prompts]
     texts = render_chats(policy.tokenizer, prompts) if chat else plain
-    if chat and policy.stops is not None:
-        policy.stops.refuse_in(texts[0], plain[0])
     name = str(policy.tokenizer.name_or_path)
     with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
         # A rendered chat has its special tokens already.

@@ -52,13 +52,3 @@ class StopStrings:
         """Cut a completion's text before the first stop string in it."""
         places = (text.find(stop) for stop in self.texts)
         return text[: min((place for place in places if place >= 0), default=len(text))]
-
-    def refuse_in(self, rendered: str, prompt: str) -> None:
-        """Refuse a string that the chat template writes behind a prompt."""
-        ending = rendered.rpartition(prompt.strip())[2]
-        for text in self.texts:
-            if text in ending:
-                raise InputError(
-                    f"sampling.stop = {shown(text)}: the chat template ends with it "
-                    f"({shown(ending)}); leave it out, or set prompts.chat = false"
-                )

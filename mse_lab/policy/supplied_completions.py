@@ -10,7 +10,7 @@ file, are its reference pool and the next ones its replicates.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,53 +69,39 @@ class Line:
         """Say why the line cannot be used."""
         return InputError(f"{self.where}: {reason}")
 
-    def refuse_odd(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what no run can read."""
         if self.token_ids is None and self.completion is None:
             raise self.refusal("neither tokens nor text; give token ids as tokens")
         if self.pool not in (*POOLS, None):
             raise self.refusal(f"pool = {shown(self.pool)}: give {' or '.join(POOLS)}")
-        for key in ("log_probs", "engine_log_probs"):
-            values = getattr(self, key)
-            if values is not None and np.isnan(values).any():
-                raise self.refusal(f"{key}: a token without one; give one for each")
-
-    def _refuse_length(self, key: str, values: Sized, length: int) -> None:
-        """Refuse values of a key where there is not one for each token."""
-        if self.token_ids is None:
-            raise self.refusal(f"{key}: given with a text; give tokens, too")
-        if len(values) != length:
-            raise self.refusal(
-                f"{key}: {len(values)} entries for {length} tokens; give one for each "
-                "token, the end token included"
-            )
-
-    def read_mask(self, length: int) -> Flags | None:
-        """Read which of a completion's `length` tokens the policy drew; None for all."""
-        if self.mask is None:
-            return None
-        self._refuse_length("mask", self.mask, length)
-        if not self.mask.any():
+        for key in ("mask", "log_probs", "engine_log_probs"):
+            self._refuse_odd(key, getattr(self, key))
+        if self.mask is not None and not self.mask.any():
             raise self.refusal(
                 "mask: 0 for every token; leave out what the policy did not draw"
             )
-        return self.mask
 
-    def read_log_prob(self, length: int, mask: Flags | None = None) -> float:
-        """Read the log-probability of a completion, of its own tokens; NaN if none."""
-        given = self.log_probs
-        if given is None:
-            return float("nan") if self.log_prob is None else self.log_prob
-        if self.token_ids is not None:
-            self._refuse_length("log_probs", given, length)
-        return float(np.sum(given, where=True if mask is None else mask))
+    def _refuse_odd(self, key: str, values: Flags | Floats | None) -> None:
+        """Refuse values of a key where there is not one for each token."""
+        if values is None:
+            return
+        if self.token_ids is None and key != "log_probs":  # Their sum is the text's.
+            raise self.refusal(f"{key}: given with a text; give tokens, too")
+        if self.token_ids is not None and len(values) != len(self.token_ids):
+            raise self.refusal(
+                f"{key}: {len(values)} entries for {len(self.token_ids)} tokens; give one "
+                "for each token, the end token included"
+            )
+        if np.isnan(values).any():
+            raise self.refusal(f"{key}: a token without one; give one for each")
 
-    def read_engine_log_probs(self, positions: int) -> Floats:
-        """Read the engine's log-probability of each token, zeros after the last, (T,)."""
-        given = np.zeros(0) if self.engine_log_probs is None else self.engine_log_probs
-        tokens = 0 if self.token_ids is None else len(self.token_ids)
-        self._refuse_length("engine_log_probs", given, tokens)
-        return np.pad(given, (0, max(0, positions - len(given))))
+    @property
+    def own_log_prob(self) -> float:
+        """The log-probability of the completion's own tokens; NaN if none is given."""
+        if self.log_probs is None:
+            return np.nan if self.log_prob is None else self.log_prob
+        return float(np.sum(self.log_probs, where=True if self.mask is None else self.mask))
 
     def read_reward(self) -> float:
         """Read the reward of a completion."""
@@ -131,9 +117,8 @@ class Line:
         from_text = self.token_ids is None
         given = self._tokenise(policy, positions) if from_text else self.token_ids
         tokens = np.array(given, np.int64)
-        mask = self.read_mask(len(tokens))
         truncated = from_text and self.truncated
-        fault = _fault(tokens, mask, policy, len(tokens) if truncated else positions)
+        fault = _fault(tokens, self.mask, policy, len(tokens) if truncated else positions)
         if fault and from_text:
             fault += "; a tokenised text may be longer than what was drawn: give tokens"
         if fault:
@@ -184,17 +169,10 @@ def lines_of(rows: Rows) -> list[Line]:
     for name in KINDS.keys() & columns:
         lists, kind = columns[name], KINDS[name]
         columns[name] = [None if one is None else np.array(one, kind) for one in lists]
-    lines = [
-        Line(
-            rows.place(index),
-            one,
-            **{name: values[index] for name, values in columns.items()},
-        )
-        for index, one in enumerate(ids)
+    return [
+        Line(rows.place(at), one, **{name: given[at] for name, given in columns.items()})
+        for at, one in enumerate(ids)
     ]
-    for line in lines:
-        line.refuse_odd()
-    return lines
 
 
 def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:
@@ -270,13 +248,10 @@ class Supplied:
 
         Log-probabilities are NaN if the file gives none.
         """
-        unpadded, masks, log_probs = [], [], []
-        for line in self.lines[prompt_id][pool]:
-            tokens = line.read_tokens(policy, positions)
-            mask = line.read_mask(len(tokens))
-            log_probs.append(line.read_log_prob(len(tokens), mask))
-            unpadded.append(tokens)
-            masks += [] if mask is None else [mask]
+        lines = self.lines[prompt_id][pool]
+        unpadded = [line.read_tokens(policy, positions) for line in lines]
+        log_probs = [line.own_log_prob for line in lines]
+        masks = [line.mask for line in lines if line.mask is not None]
         return Completions.of_each(
             unpadded, positions, log_probs, policy.ends, masks or None
         )
@@ -286,9 +261,13 @@ class Supplied:
         return np.array([line.read_reward() for line in self.lines[prompt_id][pool]])
 
     def engine_log_probs(self, prompt_id: str, pool: str, positions: int) -> Floats:
-        """Read the engine's log-probabilities of the tokens of a pool, (N, T)."""
+        """Read the engine's log-probabilities of a pool's tokens, 0 after them, (N, T)."""
         lines = self.lines[prompt_id][pool]
-        return np.stack([line.read_engine_log_probs(positions) for line in lines])
+        found_NT = np.zeros((len(lines), positions))
+        for found_T, line in zip(found_NT, lines, strict=True):
+            given = line.engine_log_probs if line.engine_log_probs is not None else ()
+            found_T[: len(given)] = given[:positions]
+        return found_NT
 
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Read everything once, so that a fault shows before the first measurement."""
@@ -296,8 +275,6 @@ class Supplied:
         for prompt_id, pools in self.lines.items():
             for pool in pools:
                 self.read(prompt_id, pool, policy, positions)
-                if "engine_log_probs" in self.form:
-                    self.engine_log_probs(prompt_id, pool, positions)
                 if probe.reward == "supplied":
                     self.rewards(prompt_id, pool)
 

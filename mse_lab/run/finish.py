@@ -9,7 +9,7 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
@@ -57,24 +57,21 @@ class Outcome(NamedTuple):
 PACKAGES = ("torch", "transformers", "numpy", "scipy", "statsmodels", "tokenizers")
 
 
-def _git(root: Path, *words: str) -> str | None:
-    command = ["git", "-C", str(root), *words]
-    try:
-        return subprocess.check_output(
-            command, stderr=subprocess.DEVNULL, text=True, timeout=10
-        ).strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
 def _commit(root: Path) -> str | None:
     """Name the commit, with `-dirty`; None without a checkout of this very project."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        found = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10)
+        return found.decode().strip()
+
     if not (root / ".git").exists():
         return None
-    commit = _git(root, "rev-parse", "--short=12", "HEAD")
-    if commit is None:
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain", "--", "mse_lab", "run_mse.py")
+    except (OSError, subprocess.SubprocessError):
         return None
-    changed = _git(root, "status", "--porcelain", "--", "mse_lab", "run_mse.py")
     return f"{commit}-dirty" if changed else commit
 
 
@@ -98,21 +95,15 @@ def peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def describe_threads(threads: Iterable[int]) -> dict[str, Any]:
-    """Describe how many threads measured each prompt; a resumed run may have several."""
-    counts = sorted(set(threads))
-    return {
-        "threads": counts[0] if len(counts) == 1 else counts,
-        "repeatability": "mse.csv is byte-identical for the same configuration, device, "
-        "versions and threads per process, in one process or several, interrupted or not; "
-        "else, and where passes retreated out of memory, it is equal statistically",
-    }
+REPEATABILITY = (
+    "mse.csv is byte-identical for the same configuration, device, versions and threads "
+    "per process, in one process or several, interrupted or not; else, and where passes "
+    "retreated out of memory, it is equal statistically"
+)
 
 
-def describe_environment(
-    root: Path, device: torch.device, seconds: float
-) -> dict[str, Any]:
-    """Describe where a run was made; `seconds` is its time without interruptions."""
+def describe_environment(root: Path, device: torch.device) -> dict[str, Any]:
+    """Describe where a run is made, by the process that writes its result."""
     on_gpu = device.type == "cuda"
     peak_on_device = torch.cuda.max_memory_allocated(device) if on_gpu else None
     return {
@@ -124,8 +115,6 @@ def describe_environment(
         | {name: metadata.version(name) for name in PACKAGES},
         "device": device.type,
         "device_model": device_model(device),
-        "seconds": round(seconds, 1),
-        "peak_memory_bytes": peak_memory_bytes(),
         "peak_device_memory_bytes": peak_on_device,
     }
 
@@ -174,13 +163,17 @@ def _describe(
     provenances = [prompt.provenance for prompt in prompts]
     ranks = [each.process for each in provenances]
     seconds = [each.seconds for each in provenances]
-    seconds_R = np.bincount(ranks, seconds, len(devices))
-    return describe_environment(spec.root, policy.device, float(seconds_R.max())) | {
+    seconds_R = np.bincount(ranks, seconds, len(devices)).round(1)
+    # A resumed run may have had several numbers of them.
+    threads = sorted({each.threads for each in provenances})
+    return describe_environment(spec.root, policy.device) | {
         "device_model": "; ".join(dict.fromkeys(devices)),
         "processes": len(devices),
-        "process_seconds": seconds_R.round(1).tolist(),
+        "seconds": float(seconds_R.max()),  # Without interruptions, of the slowest process.
+        "process_seconds": seconds_R.tolist(),
         "peak_memory_bytes": peak_memory,
-        **describe_threads(each.threads for each in provenances),
+        "threads": threads[0] if len(threads) == 1 else threads,
+        "repeatability": REPEATABILITY,
         "prompts": len(prompts),
         "parameters": policy.size,
         "checkpoint": dict(policy.identity),

@@ -80,7 +80,7 @@ class FromFile(Drawn):
     def _of_engine(self, subject: Subject, index: int, longest: int) -> Floats:
         """Read the engine's log-probability of each token, (N, T)."""
         name, read = subject.prompts[index].id, self._supplied.engine_log_probs
-        return np.concatenate([read(name, pool, longest) for pool in POOLS])[:, :longest]
+        return np.concatenate([read(name, pool, longest) for pool in POOLS])
 
     def judge(self, prompts: Sequence[PromptMeasurement]) -> SourceFindings:
         """Test whether the policy may have drawn them; say what the file lacks."""

@@ -31,7 +31,6 @@ from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.plain_backward import PlainBackward, plain_passes
 from mse_lab.scores.recorder import Recorder, Weighted, recomputed_layers
 from mse_lab.scores.reference import gradient_hooks, inner_product
-from mse_lab.scores.scoring_plan import missing_rule
 from mse_lab.scores.shared_prompt import prompt_once
 
 
@@ -44,6 +43,9 @@ class Scoring(NamedTuple):
     sketched: bool = False  # and products between completions are those of sketches.
 
 
+WHOLE = Scoring()  # In one pass, in which everything is kept.
+
+
 @dataclass(frozen=True)
 class Scores:
     """Inner products of the scores of a block of N completions."""
@@ -52,11 +54,6 @@ class Scores:
     products_N: Floats  # <W_i, r> with the reference r; zero without one.
     norms2: dict[str, Floats]  # Parameter name -> ||W_i||^2 in that parameter, (N,).
     log_probs_N: Floats  # log pi(Y_i | x), recomputed from the whole sequence.
-
-
-def fastest(policy: Policy) -> Scoring:
-    """Give the way that takes the most memory, which is by rules where there are."""
-    return Scoring(alone=missing_rule(policy) is not None)
 
 
 def _score_together(
@@ -103,17 +100,16 @@ def score_block(
     completions: Completions,
     reference: Mapping[str, Tensor] | None,
     padding: int = 0,
-    how: Scoring | None = None,
+    how: Scoring = WHOLE,
     weighted: Sequence[Weighted] = (),
 ) -> Scores:
     """Score a block of completions, one backward pass through each distinct one.
 
     Products are formed between any two of the block, and with the reference gradient, if
     there is one, in every parameter that log pi depends on. Padding beyond the longest
-    completion changes nothing; `how` says what is kept in memory, everything if None;
+    completion changes nothing; `how` says what is kept in memory, everything by default;
     `weighted` sums of the scores come out of the same pass.
     """
-    how = how or fastest(policy)
     distinct, place_N = completions.distinct()
     # Completions that are equal add their weights up. Of equal rewards all are zero, and so
     # is the sum that the keeper starts with.
@@ -164,7 +160,7 @@ def score_difference(
     completions: Completions,
     reference: Mapping[str, Tensor],
     block: Scores,
-    how: Scoring | None = None,
+    how: Scoring = WHOLE,
 ) -> float:
     """Compare the shortest completion of a block alone, padded and batched.
 
@@ -173,10 +169,9 @@ def score_difference(
     """
     order = np.argsort(completions.lengths_N, kind="stable")
     index, one = int(order[0]), completions[order[:1]]
-    how = how or fastest(policy)
     # What a rule's pass keeps is no matter to the pass of one completion.
-    beside, plain = completions[order[[0, -1]]], Scoring()
-    compared = (beside, how) if how.alone else (one, plain)
+    beside = completions[order[[0, -1]]]
+    compared = (beside, how) if how.alone else (one, WHOLE)
     alone = _by_autograd(policy, prompt, *compared, reference)
     padding = int(completions.lengths_N.max() - one.lengths_N[0]) + EXTRA_PADDING
     padded = score_block(policy, prompt, one, reference, padding, how)

@@ -342,7 +342,7 @@ SECTIONS = {
 
 def heading(form: str) -> str:
     """Say when, on what, with which versions, and what else the machine is doing."""
-    found = describe_environment(ROOT, torch.device("cpu"), 0.0)
+    found = describe_environment(ROOT, torch.device("cpu"))
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     return (
         f"{found['date']}, {found['device_model']}, commit {found['commit']}, {form}, "

@@ -11,7 +11,6 @@ from measurements import change
 from mse_lab.run.context import load
 from mse_lab.run.finish import (
     describe_environment,
-    describe_threads,
     device_model,
     finish,
     peak_memory_bytes,
@@ -40,6 +39,7 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     assert (found["device_model"], found["processes"]) == ("A; B", 3)
     threads = torch.get_num_threads()
     assert found["threads"] == [threads, threads + 1]
+    assert "byte-identical for the same" in found["repeatability"]
     assert (found["peak_memory_bytes"], found["prompts"]) == (7, 5)
     assert not outcome.finished_before
     assert context.spec.results.is_complete()
@@ -52,7 +52,7 @@ def git(folder, *words):
 
 
 def commit_of(folder):
-    return describe_environment(folder, torch.device("cpu"), 1.0)["commit"]
+    return describe_environment(folder, torch.device("cpu"))["commit"]
 
 
 def test_the_commit_is_named_and_changed_code_is_dirty(tmp_path):
@@ -75,19 +75,11 @@ def test_the_commit_is_named_and_changed_code_is_dirty(tmp_path):
 
 
 def test_what_is_described(tmp_path):
-    found = describe_environment(tmp_path, torch.device("cpu"), 1.26)
-    assert found["seconds"] == 1.3
+    found = describe_environment(tmp_path, torch.device("cpu"))
     assert found["device_model"] == device_model(torch.device("cpu")) != ""
     assert found["peak_device_memory_bytes"] is None
     assert {"mse_lab", "torch", "numpy"} <= set(found["versions"])
     assert platform.node() not in json.dumps(found)
-
-
-def test_what_was_measured_with_other_threads_is_told():
-    """As by a start that went on elsewhere: then no other run gives these very digits."""
-    same, mixed = describe_threads([2, 2, 2]), describe_threads([2, 1, 2])
-    assert (same["threads"], mixed["threads"]) == (2, [1, 2])
-    assert "byte-identical for the same" in mixed["repeatability"]
 
 
 def test_the_peak_is_in_bytes():
