@@ -245,30 +245,51 @@ def draw_arms(axes: Axes, rows: pd.DataFrame) -> None:
     styles = styles_of(["grpo", *rows["estimator"].unique()])
     for (estimator, count), arms in rows.groupby(["estimator", "completions_per_step"]):
         ends = arms[["gain_low", "gain_high"]].sub(arms["gain"], axis=0)
-        style = styles[estimator]
+        style, sizes = styles[estimator], ", ".join(map(str, arms["group_size"]))
+        which = "" if estimator == "grpo" else f", G = {sizes}"
         axes.errorbar(
             arms["one_plus_error"],
             arms["gain"],
             ends.abs().T,
             fmt=style.mark,
             color=style.colour,
-            ms=count**0.5 / 2.4,
+            ms=max(count**0.5 / 3.2, 2.5),
             lw=0.8,
-            label=f"{style.label}, N = {count}",
+            label=f"{style.label}, N = {count}{which}",
         )
-    # GRPO-type's G stands above its mark, another's below, where both are near one another.
-    for at in rows[["one_plus_error", "gain", "group_size", "estimator"]].itertuples():
-        place = (4, 3) if at.estimator == "grpo" else (-7, -10)
-        size, mark = f"{at.group_size}", (at.one_plus_error, at.gain)
-        axes.annotate(size, mark, place, textcoords="offset points", fontsize=6.5)
     axes.set(xlabel="1 + E, measured before training", xscale="log", yscale="log")
     axes.set_ylim(rows["gain"].min() / 2, rows["gain"].max() * 2)
     label_plainly(axes.xaxis)
     label_plainly(axes.yaxis)
 
 
+# Where a number may stand beside its mark, in points.
+PLACES = [np.array([x, y]) for x in (7, -7) for y in (4.5, -4.5)]
+
+
+def number_arms(axes: Axes, rows: pd.DataFrame) -> None:
+    """Write GRPO-type's G beside each mark, where there is most room."""
+    points = axes.transData.transform(rows[["one_plus_error", "gain"]])
+    taken = [*points * 72 / axes.figure.dpi]  # In points.
+    for point, arm in zip(taken[:], rows.itertuples(), strict=True):
+        if arm.estimator != "grpo":
+            continue
+        room = [np.hypot(*(point + place - np.array(taken)).T).min() for place in PLACES]
+        place = PLACES[int(np.argmax(room))]
+        taken.append(point + place)
+        axes.annotate(
+            f"{arm.group_size}",
+            (arm.one_plus_error, arm.gain),
+            (place[0], place[1]),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+        )
+
+
 def compose(comparison: pd.DataFrame) -> Figure:
-    """Compose the figure: a panel for each optimiser, a mark an arm with its G beside."""
+    """Compose the figure: a panel for each optimiser, a mark an arm; G beside or above."""
     last = comparison[comparison["step"] == comparison["step"].max()]
     groups = [*last.groupby("optimiser", sort=False)]
     figure = Figure(figsize=(3.6 * len(groups), 3.6), layout="constrained")
@@ -279,4 +300,7 @@ def compose(comparison: pd.DataFrame) -> Figure:
         axes.set(title=title, ylabel="gain in mean reward")
         axes.label_outer()
     legend_above(figure, 2)
+    figure.draw_without_rendering()  # The panels have their places now.
+    for axes, (_, rows) in zip(grid, groups, strict=True):
+        number_arms(axes, rows)
     return figure
