@@ -95,6 +95,19 @@ def install(extra: str) -> str:
     return f"pip install '.[{extra}]' in the clone"
 
 
+def listed(names: Sequence[str], longest: int = LONGEST_QUOTE) -> str:
+    """Join as many names as fit, and count the others.
+
+    >>> listed(["vanilla", "grpo", "oracle"], 14), listed([])
+    ('vanilla, grpo and 1 more', 'none')
+    """
+    shown = list(names)
+    while len(text := ", ".join(shown)) > longest:
+        shown.pop()
+    more = len(names) - len(shown)
+    return f"{text} and {more} more" if more else text or "none"
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """Name the known word nearest to a misspelt one, for an error message.
 
@@ -102,5 +115,4 @@ def nearest(name: str, known: Sequence[str]) -> str:
     'did you mean grpo?'
     """
     close = difflib.get_close_matches(shorten(name), known, n=1, cutoff=0.5)
-    some = shorten(", ".join(known), 500)
-    return f"did you mean {close[0]}?" if close else f"known: {some}"
+    return f"did you mean {close[0]}?" if close else f"known: {listed(known)}"

@@ -42,11 +42,17 @@ def existing_run(name: str) -> Path:
     """Find a run that is there."""
     run = find_run(name)
     if not run.exists():
-        from mse_lab.probe.probe_files import probe_files
-
-        known = ["demo", *(probe for probe, _ in probe_files(ROOT))]
-        raise argparse.ArgumentTypeError(f"{name}: no finished run; {nearest(name, known)}")
+        known = sorted({*finished_runs(RESULTS), *finished_runs(ROOT / "results")})
+        text = f"{shorten(name)}: no finished run; {nearest(name, known)}"
+        raise argparse.ArgumentTypeError(text)
     return run
+
+
+def finished_runs(results: Path) -> list[str]:
+    """Name the runs in a folder of results, by their probes."""
+    return [
+        path.parent.relative_to(results).as_posix() for path in results.rglob("mse.csv")
+    ]
 
 
 def output_folder(run: Path) -> Path:
@@ -127,7 +133,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuse the words."""
         joint = " see" if message.endswith("?") else "; see"
-        raise InputError(f"{shorten(message, 300)}{joint} {self.prog} --help")
+        raise InputError(f"{shorten(message, 500)}{joint} {self.prog} --help")
 
     def add_options(self, *options: str) -> None:
         """Add some of the shared `OPTIONS`."""

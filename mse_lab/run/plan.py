@@ -11,12 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mse_lab.console import announce
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.run.advise import first_prompt
 from mse_lab.run.context import load, measuring
 from mse_lab.run.finish import peak_memory_bytes
+from mse_lab.run.loop import Store
 from mse_lab.run.prepare import RunSpec
 from mse_lab.run.run_probe import find_finished, measure_prompts
+from mse_lab.run.subject import Subject
 
 ENOUGH = 2  # Prompts that are measured, or were by an earlier start.
 
@@ -47,6 +50,20 @@ def choose(lengths_P: Sequence[int], todo: Sequence[int]) -> list[int]:
     return [longest, *sorted(others, key=lambda at: abs(lengths_P[at] - median))]
 
 
+def _measure_first(subject: Subject, store: Store[PromptMeasurement]) -> list[int]:
+    """Measure prompts until there are enough; return all that are measured."""
+    prompts, pool = len(subject.prompts), subject.probe.pool
+    done = [index for index in range(prompts) if (index,) in store]
+    if (lacking := min(ENOUGH, prompts) - len(done)) <= 0:
+        return done
+    todo = [index for index in range(prompts) if index not in done]
+    chosen = choose([len(tokens) for tokens in subject.tokens], todo)[:lacking]
+    each = f"{pool.reference + pool.replicate:,} completions each"
+    announce(f"{subject.name}: measuring {lacking} of {prompts} prompts, {each}")
+    measure_prompts(subject, store, chosen)
+    return done + chosen
+
+
 def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | None:
     """Measure two prompts of a probe where they are missing; extrapolate the others.
 
@@ -60,12 +77,7 @@ def plan_probe(spec: RunSpec, *, fresh: bool = False) -> Plan | None:
     loading = time.perf_counter() - began
     subject, prompts, pool = context.subject, len(spec.prompts), spec.probe.pool
     with measuring(context, PromptMeasurement, fresh=fresh) as store:
-        done = [index for index in range(prompts) if (index,) in store]
-        if lacking := max(min(ENOUGH, prompts) - len(done), 0):
-            todo = [index for index in range(prompts) if index not in done]
-            chosen = choose([len(tokens) for tokens in subject.tokens], todo)[:lacking]
-            measure_prompts(subject, store, chosen)
-            done += chosen
+        done = _measure_first(subject, store)
         seconds = sorted(store[index,].provenance.seconds for index in done)
     left, gpus = prompts - len(seconds), subject.policy.devices
     on_gpus = [torch.cuda.max_memory_allocated(gpu) for gpu in gpus if gpu.type == "cuda"]

@@ -190,6 +190,22 @@ def test_the_ratios_of_the_pretrained_model_are_those_of_its_runs(family, form):
     assert re.search(rf"\n\| `{run}`: [^|]*\| [.\d]* \| {re.escape(cells)} \|", shown)
 
 
+def test_where_the_first_figure_leaves_the_law():
+    """The law in intervals of 45 errors, and of 30 ratios to the oracle but one."""
+    missed = []
+    for form in ("base", "instruct", "icl"):
+        table = pd.read_csv(ROOT / f"results/smollm2/{form}/mse.csv")
+        assert table["law"].between(table["mse_low"], table["mse_high"]).all()
+        oracle = table[table["estimator"] == "oracle"].set_index("group_size")["law"]
+        law = table["law"] / table["group_size"].map(oracle)
+        others = table["estimator"] != "oracle"
+        missed.append(table[others & ~law.between(table["ratio_low"], table["ratio_high"])])
+    (one,) = pd.concat(missed).itertuples()
+    assert (one.probe, one.estimator) == ("smollm2/base", "vanilla")
+    assert f"(left, G = {one.group_size}: two groups" in README
+    assert one.replicates == 2
+
+
 # Five rows of each committed table are on the page of trust, as they are formatted here.
 SUMMARIES = {
     "stopping/verdicts.csv": "{regret:.1f} | {keep:.0f} / {change:.0f} / {cannot_tell:.0f}"

@@ -53,7 +53,11 @@ def test_a_screen_is_the_one_that_is_kept(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     assert run_mse.main(TYPED[name]) == 0
-    printed, kept = masked(capsys.readouterr().out), SCREENS / f"{name}.txt"
+    shown = capsys.readouterr()
+    assert ("measuring 2 of 60 prompts, 160 completions each\n" in shown.err) == (
+        name == "plan"
+    )
+    printed, kept = masked(shown.out), SCREENS / f"{name}.txt"
     assert max(map(len, printed.splitlines())) <= 80
     if "UPDATE_SCREENS" in os.environ:
         kept.write_text(printed, encoding="utf-8")
