@@ -143,17 +143,6 @@ def test_shifted_rewards_shift_a_constant_baseline(name):
     np.testing.assert_allclose(weights_of(name, shifted) - weights_of(name, groups), 2)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in ESTIMATORS if n not in ("vanilla", "oracle", "best-constant")]
-)
-@pytest.mark.parametrize("reward", [0.0, 0.1, 0.3, 1 / 3, 1.0])
-def test_a_batch_of_equal_rewards_has_no_weight(name, reward):
-    if name in BINARY:
-        reward = round(reward)
-    groups = make_groups(np.full((3, 2, 7), reward), lengths=[1, 2, 3, 4, 5, 6, 7])
-    assert not weights_of(name, groups).any()
-
-
 def own_baseline_moves(name, groups):
     """How far Z_i - w_i moves when Z_i alone is moved by 5."""
     moves = []

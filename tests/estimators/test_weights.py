@@ -11,7 +11,7 @@ from toy import make_batch, make_groups, toy_policy
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS, find_estimator
-from mse_lab.estimators.objectives import grpo_loo_std, grpo_std, median, quantile
+from mse_lab.estimators.objectives import grpo_loo_std, grpo_std, quantile
 
 FOUR = [1, 2, 3, 4]
 GROUP = [1, 0, 0, 0]
@@ -202,16 +202,6 @@ def test_slope_of_grpo_std_tends_to_the_arcsine():
     assert gaps[2] < 0.01 * limit
     assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.05)
     assert gaps[1] / gaps[2] == pytest.approx(2, rel=0.05)
-
-
-@pytest.mark.parametrize("size", [3, 5, 9])
-def test_slope_of_median_in_odd_groups_as_documented(size):
-    value, total = 0.3, 0.0
-    for c in range(size + 1):
-        probability = comb(size, c) * value**c * (1 - value) ** (size - c)
-        total += probability * (c / value if 2 * c < size else (size - c) / (1 - value))
-    expected = total / (1e-3 * (size - 1))
-    assert slope(median, size, value) == pytest.approx(expected, rel=1e-12)
 
 
 def numeric_gradient(toy, objective, step=1e-5):

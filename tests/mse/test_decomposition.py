@@ -1,14 +1,11 @@
-"""Biased estimators: the parts of a mean square, of one prompt and of the aggregate."""
+"""Biased estimators: the parts of a mean square."""
 
 from itertools import permutations
 
 import numpy as np
 import pytest
 
-from enumerated import random_enumerated
-from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.decomposition import Between, aggregate, decompose
-from mse_lab.mse.laws import find_law
+from mse_lab.mse.decomposition import Between, decompose
 
 
 def test_hand_values():
@@ -40,37 +37,6 @@ def test_without_a_positive_norm_nothing_divides_by_it():
     parts = decompose(*map(np.array, (1.0, 0.0, 0.0, -0.1)))
     assert np.isnan([parts.slope, parts.cosine, parts.scale_free_mse]).all()
     assert np.isfinite([parts.mse, parts.bias2, parts.variance]).all()
-
-
-@pytest.mark.parametrize("name", ["centred", "grpo-std", "maxrl", "grpo"])
-def test_aggregate_of_enumerated_prompts(name):
-    """Variance adds up over P^2, biases add up as vectors."""
-    rng = np.random.default_rng(0)
-    prompts = [random_enumerated(rng) for _ in range(3)]
-    estimator, size = ESTIMATORS[name], 4
-    means = [one.mean_estimate(estimator, size) for one in prompts]
-    gradients = np.array([one.gradient for one in prompts])
-    mse = np.array([one.mse(estimator, size) for one in prompts])
-    bias2 = np.array([((u - g) ** 2).sum() for u, g in zip(means, gradients, strict=True)])
-    mean, gradient = np.mean(means, axis=0), gradients.mean(0)
-    variance = (mse - bias2).sum() / 9
-    slopes = [
-        find_law(estimator, size, binary=True)(one.moments()).slope[0] for one in prompts
-    ]
-    # The diagonal of the products between prompts must not be used.
-    between = Between(gradients @ gradients.T + 7 * np.eye(3), np.zeros((3, 3)))
-    found = aggregate(mse, np.array(slopes), (gradients**2).sum(-1), between)
-    np.testing.assert_allclose(found.variance, variance, rtol=1e-9)
-    np.testing.assert_allclose(found.bias2, ((mean - gradient) ** 2).sum(), atol=1e-12)
-    np.testing.assert_allclose(found.mse, variance + found.bias2, rtol=1e-9)
-    np.testing.assert_allclose(
-        found.slope, mean @ gradient / (gradient @ gradient), rtol=1e-9
-    )
-    cosine = mean @ gradient / np.linalg.norm(mean) / np.linalg.norm(gradient)
-    np.testing.assert_allclose(found.cosine, cosine, rtol=1e-9)
-    second = variance + mean @ mean
-    scale_free = gradient @ gradient - (mean @ gradient) ** 2 / second
-    np.testing.assert_allclose(found.scale_free_mse, scale_free, rtol=1e-9)
 
 
 def test_noise_between_prompts_is_that_of_the_references():

@@ -1,4 +1,4 @@
-"""Laws: equal to brute-force enumeration, of a small policy and of random four numbers."""
+"""Laws: equal to brute-force enumeration, of policies of four completions."""
 
 from dataclasses import replace
 
@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from enumerated import enumerate_policy, random_enumerated
-from models import random_policy
+from enumerated import random_enumerated
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.mse.laws import LAWS, find_law
 from mse_lab.mse.moments import Moments
-from simulated import make_design
 
 WITH_LAW = [
     name
@@ -20,51 +18,49 @@ WITH_LAW = [
 ]
 
 
-@pytest.fixture(scope="module")
-def exact():
-    return random_enumerated(np.random.default_rng(0))
-
-
-def applicable(name, size):
-    return ESTIMATORS[name].smallest_group <= size and (name != "pass-at-k" or size >= 4)
+POLICIES = {
+    "binary": random_enumerated(np.random.default_rng(0)),
+    "graded": random_enumerated(np.random.default_rng(0), rewards=(0.9, -0.4, 0.2, 0.1)),
+}
+KINDS = [("binary", name) for name in WITH_LAW] + [("graded", name) for name in LAWS]
 
 
 def test_the_list_is_not_empty():
     assert {"centred", "grpo-std", "maxrl", "median", "pass-at-k"} <= set(WITH_LAW)
 
 
+def hold(law, policy, estimator, size):
+    """Hold a law to the enumerated mean and MSE of a policy."""
+    found, norm2 = law(policy.moments()), policy.gradient @ policy.gradient
+    scale = max(1.0, float(found.second[0]))
+    mean = policy.mean_estimate(estimator, size)
+    np.testing.assert_allclose(found.slope[0] * policy.gradient, mean, atol=1e-9 * scale)
+    mse = found.second[0] - (2 * found.slope[0] - 1) * norm2
+    np.testing.assert_allclose(mse, policy.mse(estimator, size), rtol=1e-9)
+
+
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", WITH_LAW)
-def test_law_is_the_enumerated_one(exact, name, size):
-    if not applicable(name, size):
-        pytest.skip("not defined for so small a group")
+@pytest.mark.parametrize(("kind", "name"), KINDS)
+def test_law_is_the_enumerated_one(kind, name, size):
     estimator = ESTIMATORS[name]
-    law = find_law(estimator, size, binary=True)(exact.moments())
-    mean = exact.mean_estimate(estimator, size)
-    norm2 = exact.gradient @ exact.gradient
-    scale = max(1.0, float(law.second[0]))
-    np.testing.assert_allclose(law.slope[0] * exact.gradient, mean, atol=1e-9 * scale)
-    mse = law.second[0] - (2 * law.slope[0] - 1) * norm2
-    np.testing.assert_allclose(mse, exact.mse(estimator, size), rtol=1e-9)
+    if size < (4 if name == "pass-at-k" else estimator.smallest_group):
+        pytest.skip("not defined for so small a group")
+    law = find_law(estimator, size, binary=kind == "binary")
+    hold(law, POLICIES[kind], estimator, size)
 
 
 @pytest.mark.parametrize("values", [(-1.0, 0.0), (-1.0, 1.0), (0.1, 1.1)], ids=str)
 @pytest.mark.parametrize("name", ["vanilla", "grpo-std", "median", "maxrl"])
-def test_law_of_rewards_of_two_values_is_the_enumerated_one(exact, name, values):
+def test_law_of_rewards_of_two_values_is_the_enumerated_one(name, values):
     """Whatever the two are; what needs 0 and 1 has no law."""
-    low, high = values
-    other = replace(exact, rewards=low + (high - low) * exact.rewards)
+    (low, high), one = values, POLICIES["binary"]
     estimator, size = ESTIMATORS[name], 4
     law = find_law(estimator, size, binary=True, values=values)
     if estimator.binary:
         assert law is None
-        return
-    found = law(other.moments())
-    np.testing.assert_allclose(
-        found.slope[0] * other.gradient, other.mean_estimate(estimator, size), atol=1e-9
-    )
-    mse = found.second[0] - (2 * found.slope[0] - 1) * other.gradient @ other.gradient
-    np.testing.assert_allclose(mse, other.mse(estimator, size), rtol=1e-9)
+    else:
+        other = replace(one, rewards=low + (high - low) * one.rewards)
+        hold(law, other, estimator, size)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -103,45 +99,6 @@ def test_no_law_where_there_is_none():
     assert find_law(ESTIMATORS["centred"], 4, binary=False) is not None
     lengths = find_estimator({"name": "grpo-std", "length": "sequence"})
     assert find_law(lengths, 4, binary=True) is None
-
-
-def test_grpo_std_tends_to_the_arcsine_objective():
-    """Proposition 13: at large G the slope is d/dV of 2 arcsin sqrt(V) = 1/sqrt(V(1-V))."""
-    moments = make_design(np.random.default_rng(0)).moments()
-    law = find_law(ESTIMATORS["grpo-std"], 1024, binary=True)(moments)
-    expected = 1 / np.sqrt(moments.value * (1 - moments.value))
-    inner = (moments.value > 0.05) & (moments.value < 0.95)
-    np.testing.assert_allclose(law.slope[inner], expected[inner], rtol=0.01)
-
-
-PROMPT = [3, 1, 2]
-
-
-@pytest.fixture(scope="module", params=["binary", "graded"])
-def policy(request):
-    model = random_policy(vocabulary=4, ends=(0,), hidden_size=8, num_attention_heads=2)
-    reward = {
-        "binary": lambda tokens: tokens[0] == 2 or tokens[-1] == 3,
-        "graded": lambda tokens: 0.3 * tokens[0] - 0.1 * tokens[-1],
-    }[request.param]
-    return enumerate_policy(model, PROMPT, 4, 2, reward)
-
-
-def test_mean_score_is_zero(policy):
-    mean = policy.probabilities @ policy.scores
-    assert abs(mean).max() < 1e-5 * abs(policy.scores).max()
-
-
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
-@pytest.mark.parametrize("name", list(LAWS))
-def test_law_is_exact(policy, name, size):
-    """To 1e-9, once the mean score is zero as it should be.
-
-    The model computes its norms in float32, which leaves a mean of 1e-7.
-    """
-    centred = replace(policy, scores=policy.scores - policy.probabilities @ policy.scores)
-    law = float(LAWS[name](centred.moments(), size)[0])
-    np.testing.assert_allclose(law, centred.mse(ESTIMATORS[name], size), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", WITH_LAW)

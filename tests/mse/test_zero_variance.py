@@ -25,16 +25,6 @@ def test_shares_by_enumeration():
             assert share == pytest.approx(alike / len(groups), abs=1e-12)
 
 
-@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
-@pytest.mark.parametrize("size", [2, 4, 8])
-def test_shares_are_unbiased(p, size):
-    """Summed over all pools of 12 binary rewards, exactly p^G + (1-p)^G."""
-    rewards = np.tril(np.ones((13, 12)), -1)  # row k has k right completions
-    shares = zero_variance_shares(rewards, size)
-    mean = (stats.binom.pmf(np.arange(13), 12, p) * shares).sum()
-    assert mean == pytest.approx(p**size + (1 - p) ** size, abs=1e-12)
-
-
 @pytest.mark.parametrize("ones", [0, 3, 20])
 def test_of_zeros_and_ones_it_is_clopper_and_pearsons(ones):
     """20,000 draws: within 1%, some three standard errors of a quantile."""
