@@ -1,10 +1,12 @@
-"""Prompts and supplied completions, lines of JSON: read exactly, or refused in one line."""
+"""Prompts and supplied completions, lines or tables: read exactly, or refused in a line."""
 
 import csv
 import io
 import json
 
+import datasets
 import numpy as np
+import pytest
 from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -43,8 +45,8 @@ def json_object(pairs):
     return f"{{{inside}}}".encode("utf-8", "surrogatepass")
 
 
-def read_prompts(folder, content):
-    path = folder / "mine.jsonl"
+def read_prompts(folder, content, name="mine.jsonl"):
+    path = folder / name
     path.write_bytes(content)
     config = Prompts.model_validate({"source": str(path), "template": "none"})
     return answer_or_one_line(load_prompts, config, folder)
@@ -85,6 +87,34 @@ def test_a_damaged_file(tmp_path, data):
     new = data.draw(st.sampled_from(["", text[start:end] * 2, *NASTY]) | texts)
     content = (text[:start] + new + text[end:]).encode("utf-8", "surrogatepass")
     judge(read_prompts(tmp_path, content))
+
+
+TABLES = [".parquet", ".csv"]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """One set in each format of a table, as bytes."""
+    folder = tmp_path_factory.mktemp("sets")
+    rows = datasets.Dataset.from_list(
+        [{"problem": f"{row} + 1", "answer": row + 1, "category": "a"} for row in range(3)]
+    )
+    rows.to_parquet(folder / "set.parquet")
+    rows.to_csv(folder / "set.csv")
+    return {suffix: (folder / f"set{suffix}").read_bytes() for suffix in TABLES}
+
+
+@given(st.sampled_from(TABLES), st.data())
+@CASES
+def test_a_damaged_table(tmp_path_factory, tables, suffix, data):
+    """Cut, or with some bytes overwritten."""
+    content, folder = tables[suffix], tmp_path_factory.mktemp("set")
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(content))] * 2)))
+    spoilt = content[:start] + data.draw(st.binary(max_size=20)) + content[end:]
+    # A cache for each, else the library gives what it has prepared before.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
+        read_prompts(folder, spoilt, f"set{suffix}")
 
 
 @given(st.binary(max_size=60))

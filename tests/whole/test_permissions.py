@@ -1,9 +1,7 @@
 """Files that may not be read or written: named in one line by every command."""
 
 import ctypes
-import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -33,71 +31,44 @@ def powerless():
     assert not library.capset(header, powers)
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory, checkpoint):
-    """A probe with a file of every kind, and its finished run."""
-    folder = tmp_path_factory.mktemp("measured")
-    (folder / "in").mkdir()
-    prompts = [{"id": f"p{i}", "problem": "1", "answer": i % 4} for i in range(2)]
-    lines = "".join(json.dumps(prompt) + "\n" for prompt in prompts)
-    (folder / "in/prompts.jsonl").write_text(lines)
-    (folder / "in/template.txt").write_text("{problem}")
-    shutil.copytree(checkpoint, folder / "in/model")
-    values = {
-        "model": {"path": str(folder / "in/model"), "device": "cpu"},
-        "prompts": {
-            "source": str(folder / "in/prompts.jsonl"),
-            "template": str(folder / "in/template.txt"),
-        },
-        "sampling": {"max_new_tokens": 2},
-        "pool": {"reference": 16, "replicate": 16},
-        "group_sizes": [2, 4],
-        "interval": {"resamples": 100},
-    }
-    (folder / "in/small.yaml").write_text(json.dumps(values))
-    words = ["run", str(folder / "in/small.yaml"), "--out", str(folder / "out")]
-    assert run_mse.main(words) in (0, 1)
-    return folder
-
-
+RUN = ["run", "probes/small.yaml", "--out", "results"]
 COMMANDS = {
-    "run": ["run", "in/small.yaml", "--out", "out"],
-    "plan": ["plan", "in/small.yaml", "--out", "out"],
-    "figure": ["figure", "out/small", "--out", "out/figure.png"],
-    "claims": ["claims", "out/small"],
-    "advise": ["advise", "out/small"],
-    "report": ["report", "out/small"],
+    "run": RUN,
+    "plan": ["plan", *RUN[1:]],
+    "figure": ["figure", "results/small", "--out", "figure.png"],
+    **{name: [name, "results/small"] for name in ("claims", "advise", "report")},
 }
-
-
+# What is read by which commands, in the folder of the project and in that of its model.
 READ_BY = {
-    "in": ["run", "plan"],
-    "in/small.yaml": ["run", "plan"],
-    "in/prompts.jsonl": ["run", "plan"],
-    "in/template.txt": ["run", "plan"],
-    "in/model": ["run", "plan"],
-    "in/model/config.json": ["run", "plan"],
-    "in/model/tokenizer.json": ["run", "plan"],
-    "out": list(COMMANDS),
-    "out/small": list(COMMANDS),
-    "out/small/config.yaml": ["run", "plan", "claims", "advise", "report"],
-    "out/small/mse.csv": ["figure", "claims", "advise", "report"],
-    "out/small/pools.npz": ["claims", "advise", "report"],
+    "probes": ["run", "plan"],
+    "probes/small.yaml": ["run", "plan"],
+    "probes/prompts.jsonl": ["run", "plan"],
+    "model/": ["run", "plan"],
+    "model/config.json": ["run", "plan"],
+    "model/tokenizer.json": ["run", "plan"],
+    "results": list(COMMANDS),
+    "results/small": list(COMMANDS),
+    "results/small/config.yaml": ["run", "plan", "claims", "advise", "report"],
+    "results/small/mse.csv": ["figure", "claims", "advise", "report"],
+    "results/small/pools.npz": ["claims", "advise", "report"],
 }
 
 
 @pytest.mark.parametrize("closed", READ_BY)
-def test_what_may_not_be_read_is_named(closed, measured, powerless, capsys, monkeypatch):
-    monkeypatch.chdir(measured)
-    path = measured / closed
+def test_what_may_not_be_read_is_named(
+    closed, project, checkpoint, powerless, capsys, monkeypatch
+):
+    monkeypatch.chdir(project)
+    _, of_model, name = closed.rpartition("model/")
+    path = checkpoint / name if of_model else project / closed
     mode = path.stat().st_mode
     path.chmod(0)
     try:
-        for name in READ_BY[closed]:
-            assert run_mse.main(COMMANDS[name]) == 2, name
+        for command in READ_BY[closed]:
+            assert run_mse.main(COMMANDS[command]) == 2, command
             (line,) = capsys.readouterr().err.splitlines()
-            assert "Permission denied" in line or "may not be read" in line, name
-            assert Path(closed).name in line
+            assert "Permission denied" in line or "may not be read" in line, command
+            assert path.name in line
     finally:
         path.chmod(mode)
 
