@@ -57,26 +57,21 @@ def test_the_gap_is_the_largest_for_each_token():
     assert law_gap(drawn, recomputed, np.array([1, 2, 3])) == 2
 
 
-def test_honest_sampling_passes(policy):
-    assert check_drawn_law([gap_of(policy, draw_many(policy))], "float32").ok
-
-
-@pytest.mark.parametrize("mass", [0.8, 0.95])
-def test_top_p_sampling_is_caught(monkeypatch, policy, mass):
+@pytest.mark.parametrize(
+    ("mass", "temperature", "passes"),
+    [(None, None, True), (0.8, None, False), (0.95, None, False), (None, 1.0, False)],
+    ids=["honest", "top-p 0.8", "top-p 0.95", "another temperature"],
+)
+def test_the_drawn_law(monkeypatch, policy, mass, temperature, passes):
     honest = sampling.next_log_probabilities
-    monkeypatch.setattr(
-        sampling, "next_log_probabilities", lambda *given: top_p(honest(*given), mass)
-    )
-    assert not check_drawn_law([gap_of(policy, draw_many(policy))], "float32").ok
-
-
-def test_wrong_temperature_is_caught(policy):
-    warmer = replace(policy, temperature=1.0)
-    assert not check_drawn_law([gap_of(policy, draw_many(warmer))], "float32").ok
-
-
-def test_nan_is_caught():
-    assert not check_drawn_law([float("nan")], "float32").ok
+    if mass is not None:
+        monkeypatch.setattr(
+            sampling, "next_log_probabilities", lambda *given: top_p(honest(*given), mass)
+        )
+    sampler = replace(policy, temperature=temperature or policy.temperature)
+    gap = gap_of(policy, draw_many(sampler))
+    assert check_drawn_law([gap], "float32").ok is passes
+    assert not check_drawn_law([gap, float("nan")], "float32").ok
 
 
 def pools_of(policy, drawn, block=64):

@@ -12,15 +12,12 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.results.files import as_data, write_bytes, write_json, write_table
 
 
-def test_letters_of_any_language_stand_in_json_as_they_are(tmp_path):
+def test_the_same_bytes_everywhere(tmp_path):
+    """Letters of any language stand as they are; tables have ten digits."""
     write_json(tmp_path / "one.json", {"name": "Müller √2"})
     assert (tmp_path / "one.json").read_bytes() == '{\n  "name": "Müller √2"\n}\n'.encode()
-
-
-def test_tables_have_ten_digits_and_the_same_bytes_everywhere(tmp_path):
     write_table(tmp_path / "one.csv", pd.DataFrame({"é": [1 / 3, 2.0], "n": [1, 2]}))
-    expected = "é,n\n0.3333333333,1\n2,2\n".encode()
-    assert (tmp_path / "one.csv").read_bytes() == expected
+    assert (tmp_path / "one.csv").read_bytes() == "é,n\n0.3333333333,1\n2,2\n".encode()
 
 
 def test_nothing_half_written_is_left(tmp_path, monkeypatch):
