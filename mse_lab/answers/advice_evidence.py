@@ -24,10 +24,9 @@ from mse_lab.mse.rule import (
     Question,
     Ruling,
     Stopped,
-    find_ratios,
     price_sizes,
     prompts_needed,
-    rule,
+    rule_by_costs,
     rule_by_looks,
 )
 from mse_lab.mse.samples import Samples
@@ -103,10 +102,8 @@ class Evidence:
         """The verdict on the group size in use."""
         if self.drawn:
             return rule_by_looks(self.table, self.question)
-        return self._rule(self.question)
-
-    def _rule(self, question: Question) -> Ruling:
-        return rule(find_ratios(price_sizes(self.table, question), self.bound()), question)
+        priced = price_sizes(self.table, self.question)
+        return rule_by_costs(priced, self.bound(), self.question)
 
     @cached_property
     def best_group_size(self) -> Estimate:

@@ -9,13 +9,14 @@ of costs, cost(G) / cost(H) <= upper[G, H] (`bounds.py`),
             some H; and the regret of the size to set is at most `tolerance`, or it is such
             an H itself
 
-The costs are those of the user's loss where its law gives them, else GRPO-type's. Drawing
-ends with the verdict. `tests/README.md` has how often a verdict is false.
+The costs are those of the user's loss where its law gives them, else GRPO-type's. Where the
+law gives those of some sizes alone, GRPO-type's verdict must hold for the loss among these.
+Drawing ends with the verdict. `tests/README.md` has how often a verdict is false.
 """
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from mse_lab.arrays import Floats
 from mse_lab.formatting import with_interval
@@ -92,6 +93,12 @@ class Ratios(NamedTuple):
     upper_KK: Floats
     of_loss: bool  # Whether they are those of the user's loss, else GRPO-type's.
 
+    @classmethod
+    def of(cls, priced: Priced, upper_KK: Floats, *, of_loss: bool) -> Self:
+        """Take what sizes cost, less its samples."""
+        costs = {size: float(cost[0]) for size, cost in priced.costs.items()}
+        return cls(costs, upper_KK, of_loss)
+
     @property
     def regrets(self) -> dict[int, float]:
         """Upper bound of each size's regret."""
@@ -145,21 +152,32 @@ def price_sizes(table: PromptTable, question: Question) -> tuple[Priced | None, 
     return Priced(costs, completions, linear=False) if costs else None, other
 
 
-def find_ratios(priced: tuple[Priced | None, Priced], bound: Bound) -> Ratios:
-    """Bound the ratios of costs: of the user's loss if they are known, or GRPO-type's.
+def rule_by_costs(
+    priced: tuple[Priced | None, Priced], bound: Bound, question: Question
+) -> Ruling:
+    """Decide by the costs of the user's loss, or of GRPO-type where those are not known.
 
-    They are known where the best size is shown to be among those that have a law.
+    They are known where the best size is shown to be among those that have a law. Where it
+    is not, GRPO-type's verdict stands only if the loss agrees at the sizes that it has.
     """
     loss, grpo = priced
-    if loss is not None:
-        upper_KK = bound(loss)
-        if loss.linear or is_bracketed([*loss.costs], upper_KK, max(grpo.costs)):
-            return Ratios(_values(loss), upper_KK, of_loss=True)
-    return Ratios(_values(grpo), bound(grpo), of_loss=False)
-
-
-def _values(priced: Priced) -> dict[int, float]:
-    return {size: float(cost[0]) for size, cost in priced.costs.items()}
+    if loss is None:
+        return rule(Ratios.of(grpo, bound(grpo), of_loss=False), question)
+    ratios = Ratios.of(loss, bound(loss), of_loss=True)
+    ruling = rule(ratios, question)
+    if loss.linear or is_bracketed([*ratios.costs], ratios.upper_KK, max(grpo.costs)):
+        return ruling
+    other = rule(Ratios.of(grpo, bound(grpo), of_loss=False), question)
+    agrees = {
+        "keep": ruling.at_most <= question.tolerance,
+        "change": ruling.at_least > question.tolerance,
+        "cannot tell": True,
+    }
+    if agrees[other.verdict]:
+        return other
+    return other._replace(
+        verdict="cannot tell", set_to=question.present, saves=None, at_least=0.0
+    )
 
 
 def rule(ratios: Ratios, question: Question) -> Ruling:
@@ -203,7 +221,7 @@ def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
     come to yet, and to tell it by these alone would tell too little.
     """
     bound = bound_ratios(table, question.level, looked=True)
-    ruling = rule(find_ratios(price_sizes(table, question), bound), question)
+    ruling = rule_by_costs(price_sizes(table, question), bound, question)
     if table.size == table.prompts or table.effective_prompts >= CARRIERS_OF_A_BOUND:
         return ruling
     unbound = ruling._replace(at_most=math.inf, at_least=0.0)
@@ -223,7 +241,7 @@ def prompts_needed(
     more = prompts
     while more < MOST_PROMPTS:
         more += more // 2
-        if rule(find_ratios(priced, bound(more)), question).verdict != "cannot tell":
+        if rule_by_costs(priced, bound(more), question).verdict != "cannot tell":
             return max(more // 2, prompts)
     return None
 

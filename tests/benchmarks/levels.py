@@ -4,14 +4,15 @@
 
 Prompts are drawn from populations whose constants are known, as `advise` looks at them,
 until the verdict on TRL's defaults (groups of 8, grpo-std) is to keep or to change the
-size, or 6,496 completions are spent. What is said then is held against the exact costs of
-the loss that it is said of, at N = 64 and 1,024 completions a step, and where N is unknown
-(0); one draw serves all three. `results/stopping/verdicts.csv` has a row for each
-population and N; those that are there with as many runs are left as they are, unless they
-are named. `--quick` makes twenty runs of each and writes nothing. Columns, in percent of
-the runs unless another unit is given:
+size, or 6,496 completions are spent. The verdict is held against the exact costs of the
+defaults' loss, the numbers beside it against those of the loss that they are said of, at
+N = 64 and 1,024 completions a step, and where N is unknown (0); one draw serves all three.
+`results/stopping/verdicts.csv` has a row for each population and N; those that are there
+with as many runs are left as they are, unless they are named. `--quick` makes
+twenty runs of each and writes nothing. Columns, in percent of the runs unless another unit
+is given:
 
-    of_loss       judged by the law of the user's loss, else by GRPO-type's error
+    of_loss       said of the user's loss, else of GRPO-type
     regret        what G = 8 costs beyond the best size, in truth, steps or completions
     completions   the median number, and the 90% quantile
     false_keep    kept, though it costs more than 5% more
@@ -60,7 +61,17 @@ class Ended(NamedTuple):
 
     ruling: Ruling
     completions: int
-    costs: dict[int, float]  # Exact, over the present size's, of the loss it speaks of.
+    exact: dict[bool, dict[int, float]]  # `exact_costs`.
+
+    @property
+    def costs(self) -> dict[int, float]:
+        """Exact costs of the user's loss, over the present size's."""
+        return self.exact[True]
+
+    @property
+    def costs_said(self) -> dict[int, float]:
+        """Those of the loss that the numbers beside the verdict are said of."""
+        return self.exact[self.ruling.of_loss]
 
     @property
     def regret(self) -> float:
@@ -80,20 +91,20 @@ class Ended(NamedTuple):
     @property
     def wrong_size(self) -> bool:
         """Whether the size to set costs more than is all right."""
-        best = min(self.costs.values())
-        changes = self.ruling.verdict == "change"
-        return changes and self.costs[self.ruling.set_to] / best - 1 > TOLERANCE
+        best, cost = min(self.costs.values()), self.costs.get(self.ruling.set_to, math.inf)
+        return self.ruling.verdict == "change" and cost / best - 1 > TOLERANCE
 
     @property
     def bound_false(self) -> bool:
         """Whether what the present size costs at most, or at least, is not so."""
-        return not self.ruling.at_least <= self.regret <= self.ruling.at_most
+        regret = 1 / min(self.costs_said.values()) - 1
+        return not self.ruling.at_least <= regret <= self.ruling.at_most
 
     @property
     def saving_held(self) -> bool:
         """Whether what a change saves lies in its interval, where that is said."""
         saves = self.ruling.saves
-        true = 1 - self.costs[self.ruling.set_to]
+        true = 1 - self.costs_said[self.ruling.set_to]
         return saves is not None and saves.low <= true <= saves.high
 
 
@@ -188,8 +199,7 @@ def measure(name: str, runs: int) -> list[dict[str, object]]:
     found = [run_until(case, rng) for _ in range(runs)]
     rows = []
     for steps in STEPS:
-        ends = [one[steps] for one in found]
-        answers = [Ended(*end, exact[steps][end[0].of_loss]) for end in ends]
+        answers = [Ended(*one[steps], exact[steps]) for one in found]
         rows.append(row_of(name, steps, answers))
     return rows
 

@@ -10,7 +10,7 @@ from scipy import stats
 from mse_lab.mse.bounds import LOOKS, UNSEEN, _Seen, bound_ratios, heaviest, rarest_seen
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import COMPARED_SIZES, Question, find_ratios, price_sizes, rule
+from mse_lab.mse.rule import COMPARED_SIZES, Question, price_sizes, rule_by_costs
 from mse_lab.mse.samples import Samples
 from populations import POPULATION, KnownTable, choose, population, scaled
 
@@ -224,7 +224,7 @@ def test_what_is_said_of_a_run_is_true():
         table = PromptTable.of_pools(choose(design, index).draw(rng, 256, 2, 16))
         for level in false:
             bound = bound_ratios(table, level, looked=False)
-            found = rule(find_ratios(price_sizes(table, question), bound), question)
+            found = rule_by_costs(price_sizes(table, question), bound, question)
             false[level] += regret[8] > found.at_most + 1e-9
     assert false[LEVEL] <= 1
     assert false[1e-6] >= 3

@@ -17,10 +17,10 @@ from mse_lab.mse.rule import (
     Ratios,
     cheapest,
     decide,
-    find_ratios,
     price_sizes,
     prompts_needed,
     rule,
+    rule_by_costs,
     rule_by_looks,
 )
 from mse_lab.mse.samples import Samples
@@ -175,11 +175,48 @@ def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
         "unknown": price_sizes(table, Question(None)),
     }
     assert {name for name, (loss, _) in found.items() if loss} == {"binary"}
-    bound = bound_ratios(table, LEVEL, looked=False)
-    assert find_ratios(found["binary"], bound).of_loss
-    fallen_back = find_ratios(found["graded"], bound)
+    bound, question = bound_ratios(table, LEVEL, looked=False), Question(std)
+    assert rule_by_costs(found["binary"], bound, question).of_loss
+    fallen_back = rule_by_costs(found["graded"], bound, question)
     assert not fallen_back.of_loss
-    assert fallen_back.costs == find_ratios(found["unknown"], bound).costs
+    assert fallen_back == rule_by_costs(found["unknown"], bound, question)
+
+
+FALLING = {4: 1.5, 8: 1.0, 16: 0.8}
+
+
+@pytest.mark.parametrize(
+    ("loss", "grpo", "present", "verdict", "of_loss"),
+    [
+        # GRPO-type costs 25% more at 8 than at 4; the loss 1% more, to within 2%.
+        ({4: 0.99, 8: 1.0}, COSTS, 8, "cannot tell", False),
+        ({4: 0.925, 8: 1.0}, COSTS, 8, "change", True),
+        # GRPO-type is best at 4; the loss costs there as much as at 8, or 10% more.
+        ({4: 1.0, 8: 1.0}, COSTS, 4, "keep", False),
+        ({4: 1.1, 8: 1.0}, COSTS, 4, "cannot tell", False),
+        # GRPO-type is best at 16.
+        ({4: 1.1, 8: 1.0}, FALLING, 4, "change", False),
+        ({4: 1.01, 8: 1.0}, FALLING, 4, "cannot tell", False),
+    ],
+)
+def test_grpo_types_verdict_must_hold_where_the_loss_is_known(
+    loss, grpo, present, verdict, of_loss
+):
+    """Where the loss is no dearer at 8 than at 4 its best size may be 16."""
+    loss_priced, grpo_priced = (
+        Priced({size: np.array([cost]) for size, cost in costs.items()}, 0, linear)
+        for costs, linear in ((loss, False), (grpo, True))
+    )
+
+    def bound(priced):
+        return ratios(
+            1.02, {size: one.item() for size, one in priced.costs.items()}
+        ).upper_KK
+
+    found = rule_by_costs((loss_priced, grpo_priced), bound, Question(present=present))
+    assert (found.verdict, found.of_loss) == (verdict, of_loss)
+    if verdict == "cannot tell":
+        assert (found.set_to, found.saves, found.at_least) == (present, None, 0)
 
 
 def test_a_constant_baseline_is_best_alone():

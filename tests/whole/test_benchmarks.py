@@ -67,9 +67,15 @@ def test_what_holds_and_what_misses_is_counted(tmp_path):
 def ruled(verdict, set_to, at_most, at_least):
     saves = Estimate(0.2, 0.1, 0.25) if verdict == "change" else None
     ruling = SimpleNamespace(
-        verdict=verdict, set_to=set_to, at_most=at_most, at_least=at_least, saves=saves
+        verdict=verdict,
+        set_to=set_to,
+        at_most=at_most,
+        at_least=at_least,
+        saves=saves,
+        of_loss=True,
     )
-    return levels.Ended(ruling, 384, {2: 1.3, 4: 0.8, 8: 1.0})
+    costs = {2: 1.3, 4: 0.8, 8: 1.0}
+    return levels.Ended(ruling, 384, {True: costs, False: costs})
 
 
 @pytest.mark.parametrize(
@@ -90,8 +96,13 @@ def test_a_false_verdict_is_told_from_a_true_one(answers, false):
 
 
 def test_a_change_of_what_is_all_right_is_false():
-    answers = ruled("change", 4, 0.3, 0.0)._replace(costs={4: 0.98, 8: 1.0})
+    """By the user's loss, though the numbers beside it are true of GRPO-type."""
+    answers = ruled("change", 4, 0.3, 0.1)
+    answers.ruling.of_loss = False
+    answers = answers._replace(exact={**answers.exact, True: {4: 0.98, 8: 1.0}})
     assert answers.false_change
+    assert not answers.bound_false
+    assert answers.saving_held
 
 
 @pytest.mark.parametrize("name", ["V 0.1 to 0.9", "these 36: V 0.1 to 0.9"])
@@ -101,7 +112,7 @@ def test_verdicts_are_true(name):
     costs = levels.exact_costs(case.whole, 0)
     for _ in range(10):
         ruling, completions = levels.run_until(case, rng, [0])[0]
-        answers = levels.Ended(ruling, completions, costs[ruling.of_loss])
+        answers = levels.Ended(ruling, completions, costs)
         assert ruling.verdict == "change"
         assert not answers.wrong_size
         assert not answers.bound_false
