@@ -23,7 +23,7 @@ Estimator = Literal["grpo", "vanilla", "best-constant-loo"]
 class Base(Section):
     """The arm that all others of its optimiser are compared with; its estimator is grpo."""
 
-    completions_per_step: Positive
+    completions_per_step: Positive | None = None  # By default as many as the other arm has.
     group_size: Annotated[int, Field(ge=2)]
 
 
@@ -55,6 +55,7 @@ class Settings(Section):
     advice: str  # The `advice.json` of a run on this probe.
     steps: Annotated[list[Positive], Field(min_length=1)]  # After which J is measured.
     seeds: Annotated[int, Field(ge=2)]
+    first_seed: Annotated[int, Field(ge=0)] = 0  # To train again with others.
     completions: Positive  # Of each prompt, for J, on uniforms common to all runs.
     base: Base
     arms: Annotated[list[Grid], Field(min_length=1)]
@@ -113,7 +114,8 @@ class Run(NamedTuple):
 
 def base_of(arm: Arm, settings: Settings) -> Arm:
     """Give the arm that an arm is compared with."""
-    return arm._replace(estimator="grpo", **settings.base.model_dump())
+    base = settings.base.model_dump(exclude_none=True)
+    return arm._replace(estimator="grpo", **base)
 
 
 def load_settings(path: Path) -> Settings:
@@ -125,7 +127,7 @@ def runs_of(settings: Settings) -> list[Run]:
     """List all runs, seeds outermost: what is done at any time is balanced over arms."""
     return [
         Run(grid.optimiser, grid.estimator, count, size, step_size, seed)
-        for seed in range(settings.seeds)
+        for seed in range(settings.first_seed, settings.first_seed + settings.seeds)
         for grid in settings.arms
         for count in grid.completions_per_step
         for size in grid.group_sizes
