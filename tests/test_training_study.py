@@ -23,6 +23,7 @@ from probes.studies.training_design import (
     Arm,
     Run,
     Settings,
+    base_of,
     load_settings,
     runs_of,
 )
@@ -228,6 +229,17 @@ def test_predictions_by_hand():
     roots = table["predicted_step_size_ratio"].to_numpy()[[0, 2]]
     np.testing.assert_allclose(roots, [2 / 2.125, (2 / 2.125) ** 0.5])
     assert constants.one_plus_error(Arm("sgd", "vanilla", 8, 1)) == 1 + (2 + 7) / 16
+
+
+def test_other_seeds_and_a_base_at_the_arms_own_completions():
+    grids = [ARM, ARM | {"completions_per_step": [16]}]
+    settings = Settings(**values(arms=grids, base={"group_size": 4}, first_seed=10))
+    assert {run.seed for run in runs_of(settings)} == {10, 11, 12, 13}
+    arms = [run.arm for run in runs_of(settings)]
+    assert {base_of(arm, settings) for arm in arms} == {
+        Arm("sgd", "grpo", 8, 4),
+        Arm("sgd", "grpo", 16, 4),
+    }
 
 
 # Runs.

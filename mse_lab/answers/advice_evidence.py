@@ -102,8 +102,8 @@ class Evidence:
         """The verdict on the group size in use."""
         if self.drawn:
             return rule_by_looks(self.table, self.question)
-        priced = price_sizes(self.table, self.question)
-        return rule_by_costs(priced, self.bound(), self.question)
+        prices = price_sizes(self.table, self.question)
+        return rule_by_costs(prices, self.bound(), self.question)
 
     @cached_property
     def best_group_size(self) -> Estimate:

@@ -10,8 +10,9 @@ of costs, cost(G) / cost(H) <= upper[G, H] (`bounds.py`),
             an H itself
 
 The costs are those of the user's loss where its law gives them, else GRPO-type's. Where the
-law gives those of some sizes alone, GRPO-type's verdict must hold for the loss among these.
-Drawing ends with the verdict. `tests/README.md` has how often a verdict is false.
+law gives those of some sizes alone, GRPO-type's verdict must hold for the loss among these;
+where it gives none, rewards must have two values. Drawing ends with the verdict.
+`tests/README.md` has how often a verdict is false.
 """
 
 import math
@@ -128,11 +129,21 @@ def cheapest(costs: Mapping[int, float], settable: Collection[int]) -> int:
     return min(usable, key=lambda size: (usable[size], size))
 
 
-def price_sizes(table: PromptTable, question: Question) -> tuple[Priced | None, Priced]:
+class Prices(NamedTuple):
+    """What group sizes cost by the user's loss, and by GRPO-type."""
+
+    loss: Priced | None  # None where it is not known.
+    grpo: Priced
+    # Whether GRPO-type's verdict is said of a loss that is not known. With rewards of more
+    # than two values a loss that divides by their spread has another best size.
+    stands_in: bool
+
+
+def price_sizes(table: PromptTable, question: Question) -> Prices:
     """Price the sizes that are compared: of the user's loss, if known, and of GRPO-type.
 
-    A biased loss is priced only where ||g||^2 is significantly positive. The first is None
-    where it is not known; where the loss is GRPO-type up to a factor, the second is its.
+    A biased loss is priced only where ||g||^2 is significantly positive. Where the loss is
+    GRPO-type up to a factor, both are one.
     """
     entry, present, completions = question.estimator, question.present, question.completions
     constants = table.samples
@@ -142,40 +153,39 @@ def price_sizes(table: PromptTable, question: Question) -> tuple[Priced | None, 
         if size > 1
     }
     other = Priced(grpo, completions, linear=True)
-    kept = None if entry is None else without_batch(entry)
+    if entry is None:
+        return Prices(None, other, stands_in=True)
+    kept = without_batch(entry)
     if kept in GRPO_TYPE:
-        return other, other
-    if entry is None or not (kept in CONSTANT or table.knows_gradient(question.level)):
-        return None, other
+        return Prices(other, other, stands_in=True)
+    of_two_values = table.binary or table.values is not None
+    if not (kept in CONSTANT or table.knows_gradient(question.level)):
+        return Prices(None, other, of_two_values)
     some = [size for size in question.compared if size <= max(MOST_WITH_LAW, 2 * present)]
     costs = costs_of_loss(table, entry, present, some, completions)
-    return Priced(costs, completions, linear=False) if costs else None, other
+    loss = Priced(costs, completions, linear=False) if costs else None
+    return Prices(loss, other, of_two_values)
 
 
-def rule_by_costs(
-    priced: tuple[Priced | None, Priced], bound: Bound, question: Question
-) -> Ruling:
+def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:
     """Decide by the costs of the user's loss, or of GRPO-type where those are not known.
 
     They are known where the best size is shown to be among those that have a law. Where it
     is not, GRPO-type's verdict stands only if the loss agrees at the sizes that it has.
     """
-    loss, grpo = priced
-    if loss is None:
-        return rule(Ratios.of(grpo, bound(grpo), of_loss=False), question)
-    ratios = Ratios.of(loss, bound(loss), of_loss=True)
-    ruling = rule(ratios, question)
-    if loss.linear or is_bracketed([*ratios.costs], ratios.upper_KK, max(grpo.costs)):
+    loss, grpo, stands_in = prices
+    stands = {"keep": stands_in, "change": stands_in, "cannot tell": True}
+    if loss is not None:
+        ratios = Ratios.of(loss, bound(loss), of_loss=True)
+        ruling = rule(ratios, question)
+        if loss.linear or is_bracketed([*ratios.costs], ratios.upper_KK, max(grpo.costs)):
+            return ruling
+        stands["keep"] = ruling.at_most <= question.tolerance
+        stands["change"] = ruling.at_least > question.tolerance
+    ruling = rule(Ratios.of(grpo, bound(grpo), of_loss=False), question)
+    if stands[ruling.verdict]:
         return ruling
-    other = rule(Ratios.of(grpo, bound(grpo), of_loss=False), question)
-    agrees = {
-        "keep": ruling.at_most <= question.tolerance,
-        "change": ruling.at_least > question.tolerance,
-        "cannot tell": True,
-    }
-    if agrees[other.verdict]:
-        return other
-    return other._replace(
+    return ruling._replace(
         verdict="cannot tell", set_to=question.present, saves=None, at_least=0.0
     )
 
@@ -237,11 +247,11 @@ def prompts_needed(
 
     Half of those that would if costs and spread were as at hand (`stopping/forecasts.csv`).
     """
-    priced, prompts = price_sizes(table, question), table.prompts
+    prices, prompts = price_sizes(table, question), table.prompts
     more = prompts
     while more < MOST_PROMPTS:
         more += more // 2
-        if rule_by_costs(priced, bound(more), question).verdict != "cannot tell":
+        if rule_by_costs(prices, bound(more), question).verdict != "cannot tell":
             return max(more // 2, prompts)
     return None
 

@@ -28,7 +28,7 @@ def drawn(prompts, seed=0, completions=16):
 
 
 def grpo(table, sizes=COMPARED_SIZES, completions=0.0):
-    _, priced = price_sizes(table, Question("grpo", sizes[0], completions))
+    priced = price_sizes(table, Question("grpo", sizes[0], completions)).grpo
     return priced._replace(costs={size: priced.costs[size] for size in sizes})
 
 

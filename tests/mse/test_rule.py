@@ -13,6 +13,7 @@ from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
     COMPARED_SIZES,
     SIZES,
+    Prices,
     Question,
     Ratios,
     cheapest,
@@ -174,12 +175,20 @@ def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
         "by length": price_sizes(table, Question(std | {"length": "sequence"})),
         "unknown": price_sizes(table, Question(None)),
     }
-    assert {name for name, (loss, _) in found.items() if loss} == {"binary"}
+    assert {name for name, prices in found.items() if prices.loss} == {"binary"}
     bound, question = bound_ratios(table, LEVEL, looked=False), Question(std)
     assert rule_by_costs(found["binary"], bound, question).of_loss
-    fallen_back = rule_by_costs(found["graded"], bound, question)
-    assert not fallen_back.of_loss
-    assert fallen_back == rule_by_costs(found["unknown"], bound, question)
+    others = {
+        name: rule_by_costs(found[name], bound, question)
+        for name in ("graded", "by length", "unknown")
+    }
+    assert not any(ruling.of_loss for ruling in others.values())
+    assert others["by length"] == others["unknown"]
+    assert others["unknown"].verdict == "change"
+    # With rewards of more values GRPO-type's verdict is not one on a loss like this.
+    graded = others["graded"]
+    assert (graded.verdict, graded.set_to, graded.at_least) == ("cannot tell", 8, 0)
+    assert graded.at_most == others["unknown"].at_most
 
 
 FALLING = {4: 1.5, 8: 1.0, 16: 0.8}
@@ -213,7 +222,9 @@ def test_grpo_types_verdict_must_hold_where_the_loss_is_known(
             1.02, {size: one.item() for size, one in priced.costs.items()}
         ).upper_KK
 
-    found = rule_by_costs((loss_priced, grpo_priced), bound, Question(present=present))
+    found = rule_by_costs(
+        Prices(loss_priced, grpo_priced, stands_in=True), bound, Question(present=present)
+    )
     assert (found.verdict, found.of_loss) == (verdict, of_loss)
     if verdict == "cannot tell":
         assert (found.set_to, found.saves, found.at_least) == (present, None, 0)
@@ -222,7 +233,7 @@ def test_grpo_types_verdict_must_hold_where_the_loss_is_known(
 def test_a_constant_baseline_is_best_alone():
     """c1 G + c, least at G = 1: at 8 it costs (8 + 3) / (1 + 3) times as much."""
     known = KnownTable(1.0, 2.0, 9.0, vanilla=3.0)
-    loss, _ = price_sizes(known, Question("vanilla", 8))
+    loss = price_sizes(known, Question("vanilla", 8)).loss
     at = {size: cost.item() for size, cost in loss.costs.items()}
     assert at[1] / at[8] == pytest.approx(4 / 11)
     assert min(at, key=at.get) == 1
@@ -241,7 +252,7 @@ def test_how_many_prompts_hardly_tell(monkeypatch, costs, factor, prompts, neede
     known = KnownTable(1, 2, 9)
     known.__dict__["products_PP"] = np.zeros((prompts, prompts))
     grpo = Priced({size: np.array([cost]) for size, cost in costs.items()}, 0, linear=True)
-    monkeypatch.setattr(rules, "price_sizes", lambda *_: (grpo, grpo))
+    monkeypatch.setattr(rules, "price_sizes", lambda *_: Prices(grpo, grpo, stands_in=True))
 
     def bound(count):
         return lambda priced: ratios(factor(count), costs).upper_KK
