@@ -23,11 +23,8 @@ import transformers
 sys.path += map(str, Path(__file__).resolve().parents[1:3])
 
 from benchmarks.cases import PARITY
-from benchmarks.pretrained import SCORING, Clock, generate, measure
+from benchmarks.pretrained import SCORING, Clock, generate, measure, plain_passes
 from mse_lab.api.measure import in_memory_inputs
-from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.policy import Policy
 from mse_lab.run.advise import LARGEST_BLOCK
 from mse_lab.run.context import make_subject
 from mse_lab.run.in_memory import borrow_model
@@ -105,24 +102,6 @@ def subject_of(model: Any, tokens: int) -> Iterator[Subject]:
     )
     with borrow_model(given) as (inputs, policy):
         yield make_subject(inputs, policy, LARGEST_BLOCK)
-
-
-def plain_passes(policy: Policy, prompt: list[int], block: Completions, most: int) -> int:
-    """Run completions forward and backward, so many at once as there is memory for."""
-    for first in range(0, len(block), most):
-        try:
-            with torch.enable_grad(), policy.differentiable():
-                part = block[first : first + most]
-                sequence_log_probs(policy, prompt, part).sum().backward()
-        except torch.cuda.OutOfMemoryError:
-            pass
-        else:
-            continue
-        torch.cuda.empty_cache()
-        return plain_passes(policy, prompt, block, most // 2)
-    for parameter in policy.parameters.values():
-        parameter.grad = None
-    return most
 
 
 def measure_shape(

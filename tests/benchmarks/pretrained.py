@@ -35,8 +35,7 @@ from torch import Tensor
 sys.path += map(str, Path(__file__).resolve().parents[1:3])
 
 from benchmarks.cases import MEDIUM, ROOT, Case
-from benchmarks.speed import score
-from benchmarks.turns import ratio
+from benchmarks.speed import ratio, score
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
@@ -125,12 +124,22 @@ def measure(subject: Subject, batch: Batch, clock: Clock) -> list[Completions]:
     return scored
 
 
-def plain_pass(policy: Policy, prompt: list[int], distinct: Completions) -> None:
-    """Run the distinct completions forward and backward in one batch."""
-    with torch.enable_grad(), policy.differentiable():
-        sequence_log_probs(policy, prompt, distinct).sum().backward()
+def plain_passes(policy: Policy, prompt: list[int], block: Completions, most: int) -> int:
+    """Run completions forward and backward, so many at once as there is memory for."""
+    for first in range(0, len(block), most):
+        try:
+            with torch.enable_grad(), policy.differentiable():
+                part = block[first : first + most]
+                sequence_log_probs(policy, prompt, part).sum().backward()
+        except torch.cuda.OutOfMemoryError:
+            pass
+        else:
+            continue
+        torch.cuda.empty_cache()
+        return plain_passes(policy, prompt, block, most // 2)
     for parameter in policy.parameters.values():
         parameter.grad = None
+    return most
 
 
 def generate(subject: Subject, batch: Batch) -> None:
@@ -153,7 +162,7 @@ def measure_batch(subject: Subject, batch: Batch) -> dict[str, float]:
     scored = measure(subject, batch, clock)
     with clock.step("plain"):
         for (index, *_), distinct in zip(batch, scored, strict=True):
-            plain_pass(subject.policy, subject.tokens[index], distinct)
+            plain_passes(subject.policy, subject.tokens[index], distinct, len(distinct))
     with clock.step("generate"):
         generate(subject, batch)
     drawn = sum(len(range(*block)) for _, *block in batch)

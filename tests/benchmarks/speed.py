@@ -14,27 +14,29 @@ It needs `pip install -e '.[measure]'` and no model: random ones are written for
 
 All ways are seen to give the same numbers before they are timed. Times are taken in turn in
 one process, every other round backwards, for a machine drifts; ratios are formed inside a
-round, and the median is given with the smallest and the largest (`turns.py`). A run is
-timed whole. The loops would take hours, but their cost is a sum of equal pieces, so some
-are timed and multiplied: a batch of `generate`, 64 completions of the reference, one
-replicate at each group size. The tables are printed; the full ones replace those in
-`results/speed` with `--write`.
+round, and the median is given with the smallest and the largest. A run is timed whole. The
+loops would take hours, but their cost is a sum of equal pieces, so some are timed and
+multiplied: a batch of `generate`, 64 completions of the reference, one replicate at each
+group size. The tables are printed; the full ones replace those in `results/speed` with
+`--write`.
 """
 
 import argparse
-import csv
 import io
 import json
 import os
+import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -53,7 +55,6 @@ from benchmarks.obvious_loop import (
     squared_errors,
     weights_of,
 )
-from benchmarks.turns import Ratio, piece, ratio, seconds, take_turns
 from models import draw
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy, load_policy
@@ -72,8 +73,53 @@ ROUNDS = 5
 # In float32 the ways differ by some 1e-6 to 1e-5 of the largest.
 TOLERANCE = 1e-4
 
-# Scoring is to take at most so many plain passes, the obvious loop at least so many runs.
-ABOVE_PLAIN, OF_TINY, OF_OTHERS = 1.5, 12, 8
+SHORTEST = 0.1  # Pieces shorter than so many seconds are timed several times over.
+
+
+class Ratio(NamedTuple):
+    """A ratio of times over the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        digits = 1 if self.median >= 10 else 2
+        median, low, high = (f"{one:.{digits}f}" for one in self)
+        return f"{median} ({low} to {high})"
+
+
+def ratio(slower: Sequence[float], faster: Sequence[float]) -> Ratio:
+    """Divide round by round.
+
+    >>> print(ratio([2.0, 9.0, 4.0], [1.0, 3.0, 4.0]))
+    2.00 (1.00 to 3.00)
+    """
+    ratios = [top / bottom for top, bottom in zip(slower, faster, strict=True)]
+    return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Time a piece of work by the wall clock."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def piece(work: Callable[[], object]) -> float:
+    """Time a piece, on average over enough calls."""
+    first = seconds(work)
+    calls = int(SHORTEST / first)
+    return (first + sum(seconds(work) for _ in range(calls))) / (1 + calls)
+
+
+def take_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Any]:
+    """Let every way measure itself once a round; give name -> seconds of each round."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name in list(ways) if number % 2 == 0 else reversed(list(ways)):
+            times[name].append(ways[name]())
+    return {name: np.array(own) for name, own in times.items()}
 
 
 class Loaded:
@@ -263,79 +309,31 @@ def race(case: Case, folder: Path, rounds: int = ROUNDS) -> Runs:
     )
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Write a table in Markdown."""
-    lines = [
-        f"| {' | '.join(map(str, line))} |" for line in (rows[0], *map(Row.values, rows))
-    ]
-    return "\n".join([lines[0], "|---|" + "--:|" * (len(rows[0]) - 1), *lines[1:]])
-
-
 def write_table(rows: Sequence[Row], path: Path) -> None:
     """Write a CSV file: a ratio is its median, and its least and largest in two more."""
-    flat = [
-        {
-            f"{head}{end}": number
-            for head, cell in row.items()
-            for end, number in (
-                zip(("", "_low", "_high"), cell, strict=True)
-                if isinstance(cell, Ratio)
-                else [("", cell)]
-            )
-        }
-        for row in rows
-    ]
+    flat = [dict[str, Any]() for _ in rows]
+    for own, row in zip(flat, rows, strict=True):
+        for head, cell in row.items():
+            cells = cell if isinstance(cell, Ratio) else [cell]
+            ends = ("", "_low", "_high")
+            own.update((f"{head}{end}", one) for end, one in zip(ends, cells, strict=False))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, flat[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(flat)
+    pd.DataFrame(flat).to_csv(path, index=False, lineterminator="\n")
 
 
-def target(says: str, missed: Sequence[str]) -> str:
-    """Say whether a target is met."""
-    return f"Target, {says}: {'missed by ' + '; '.join(missed) if missed else 'met'}."
+def report_scoring(case: Case, folder: Path) -> Row:
+    """Measure a row of the table of blocks."""
+    plain = score(case, folder)
+    return {**case.named, "completions": case.completions, "plain_pass": plain}
 
 
-def measured(cases: Sequence[Case], measure: Callable[[Case], Any]) -> list[Any]:
-    """Measure one case after the other, and print each."""
-    found = []
-    for case in cases:
-        found.append((case, measure(case)))
-        print(*case.names, "measured", file=sys.stderr, flush=True)
-    return found
-
-
-Report = tuple[list[Row], str]  # A table, and whether its target is met.
-
-
-def report_scoring(cases: Sequence[Case], folder: Path) -> Report:
-    """Tabulate the scoring of blocks."""
-    found = measured(cases, lambda one: score(one, folder))
-    rows = [
-        {**one.named, "completions": one.completions, "plain_pass": ratio}
-        for one, ratio in found
-    ]
-    slow = [", ".join(one.names) for one, ratio in found if ratio.median > ABOVE_PLAIN]
-    return rows, target(f"at most {ABOVE_PLAIN}", slow)
-
-
-def report_runs(cases: Sequence[Case], folder: Path) -> Report:
-    """Tabulate whole runs."""
-    found = measured(cases, lambda one: race(one, folder))
-    rows = [{**one.named, **ratios._asdict()} for one, ratios in found]
-    least = {True: OF_OTHERS, False: OF_TINY}
-    slow = [
-        ", ".join(one.names)
-        for one, ratios in found
-        if ratios.obvious.median < least[one.size is not None]
-    ]
-    says = f"obvious loop at least {OF_OTHERS} times, {OF_TINY} on the tiny model"
-    return rows, target(says, slow)
+def report_run(case: Case, folder: Path) -> Row:
+    """Measure a row of the table of whole runs."""
+    return {**case.named, **race(case, folder)._asdict()}
 
 
 SECTIONS = {
-    "runs": ("Whole runs", report_runs),
+    "runs": ("Whole runs", report_run),
     "scoring": ("Scoring a block of N completions", report_scoring),
 }
 
@@ -371,9 +369,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in [asked.only] if asked.only else SECTIONS:
             title, report = SECTIONS[name]
-            rows, met = report((QUICK if asked.quick else FULL)[name], Path(folder))
-            head = f"**{title}, ratios of times: median (smallest to largest)**"
-            print(head, table(rows), met, sep="\n\n", flush=True)
+            rows = list[Row]()
+            for case in (QUICK if asked.quick else FULL)[name]:
+                rows.append(report(case, Path(folder)))
+                print(*case.names, "measured", file=sys.stderr, flush=True)
+            print(f"{title}, ratios of times: median (smallest to largest)", end="\n\n")
+            shown = [{head: str(cell) for head, cell in row.items()} for row in rows]
+            print(pd.DataFrame(shown).to_string(index=False), end="\n\n", flush=True)
             if asked.write:
                 write_table(rows, ROOT / f"results/speed/{name}.csv")
 
