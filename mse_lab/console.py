@@ -94,7 +94,7 @@ def show_status(text: str = "") -> None:
         print(CLEAR + text[: width - 1], end="", file=sys.stderr, flush=True)
 
 
-def announce(text: str) -> None:
+def show_start(text: str) -> None:
     """Say what takes a while: the terminal's line, or one of its own without a terminal."""
     if columns():
         show_status(text)

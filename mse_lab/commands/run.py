@@ -60,6 +60,10 @@ def measure_probes(arguments: Namespace, processes: Processes) -> int:
     return int(not all(sound))
 
 
+# What reads a run.
+NEXT = ("figure", "advise", "report")
+
+
 def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print how a run ended, and its answer; other commands find the run by `name`."""
     from mse_lab.report.rendering import Part, as_text, screen_width
@@ -80,6 +84,7 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     ]
     parts = [Part(sentences=lines), ratio_part(read_tables(folder).mse)]
     print(as_text(parts, screen_width()))
-    print(f"next: {COMMAND_PREFIX} figure {name}, advise {name} or report {name}")
+    for begin, command in zip(("next:", "     ", "     "), NEXT, strict=True):
+        print(f"{begin} {COMMAND_PREFIX} {command} {name}")
     if not none_failed(outcome.checks):
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

@@ -12,6 +12,7 @@ from mse_lab.answers.prices import Price
 from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name, settings_for
 from mse_lab.formatting import (
     NONE,
+    NOT_KNOWN,
     WIDTH,
     number,
     percent,
@@ -224,6 +225,9 @@ def _saved(steps: Estimate) -> str:
     return percent((1 - value, 1 - high, 1 - low))
 
 
+# A lower bound of G* below which it says nothing.
+LEAST_SIZE = 1.05
+
 # A row of the price list that costs so much as the cheapest before it says nothing new.
 NO_CHEAPER = 0.99
 
@@ -247,7 +251,8 @@ def shown_prices(advice: Advice) -> Iterator[Price]:
         if math.isnan(price.cost.value):
             continue
         other = price.row in ("same trainer", "any")
-        if other and not price.cost.value < NO_CHEAPER * least:
+        known = times(price.cost) != NOT_KNOWN
+        if other and not (known and price.cost.value < NO_CHEAPER * least):
             continue
         least = min(least, price.cost.value)
         yield price
@@ -277,7 +282,9 @@ def lines_to_type(advice: Advice) -> Iterator[str]:
 def best_size(advice: Advice) -> str:
     """Write G*."""
     best = advice.best
-    return f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
+    text = f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
+    # No size of a group is below one.
+    return NOT_KNOWN if text.startswith("at least") and best.low < LEAST_SIZE else text
 
 
 def _beats_vanilla(advice: Advice) -> str:
@@ -317,8 +324,10 @@ def say_regime(advice: Advice) -> str:
 
 def say_best(advice: Advice) -> str:
     """Say the size of least error, and why there is no upper end where there is none."""
+    size = best_size(advice)
     more = f" (more than these {advice.prompts} prompts would bound it)"
-    return f"Least error at G* = {best_size(advice)}{more if advice.unbounded else ''}."
+    begin = "G* is" if size == NOT_KNOWN else "Least error at G* ="
+    return f"{begin} {size}{more if advice.unbounded else ''}."
 
 
 def warnings_of(advice: Advice) -> list[str]:

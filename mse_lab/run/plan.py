@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mse_lab.console import announce
+from mse_lab.console import show_start
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.run.advise import first_prompt
 from mse_lab.run.context import load, measuring
@@ -59,7 +59,7 @@ def _measure_first(subject: Subject, store: Store[PromptMeasurement]) -> list[in
     todo = [index for index in range(prompts) if index not in done]
     chosen = choose([len(tokens) for tokens in subject.tokens], todo)[:lacking]
     each = f"{pool.reference + pool.replicate:,} completions each"
-    announce(f"{subject.name}: measuring {lacking} of {prompts} prompts, {each}")
+    show_start(f"{subject.name}: measuring {lacking} of {prompts} prompts, {each}")
     measure_prompts(subject, store, chosen)
     return done + chosen
 

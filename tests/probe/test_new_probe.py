@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import run_mse
+from mse_lab.commands.run import NEXT
 from mse_lab.errors import InputError
 from mse_lab.probe.new_probe import Wanted, write_new
 from mse_lab.probe.probe_files import load_probe
@@ -235,5 +236,7 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     words = [word for one in small for word in ("--set", one)]
     assert run_mse.main(["run", "tiny", *words]) == 0
     assert Path("results/tiny/mse.csv").is_file()
+    proposed = re.findall(r"python run_mse\.py (.*)", capsys.readouterr().out)
+    assert [line.split() for line in proposed] == [[one, "tiny"] for one in NEXT]
     for name in ("tiny", "tiny.yaml", "results/tiny"):
         assert run_mse.main(["claims", name]) == 0

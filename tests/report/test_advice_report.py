@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from mse_lab.answers.prices import Price
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
@@ -124,6 +125,19 @@ def test_the_screen(advice):
     assert plain(advice_text(found, width=100)) == plain(advice_text(found))
 
 
+def test_only_known_prices_are_offered(advice):
+    """Of another loss; nor is anything typed for it."""
+    first, *_ = advice.prices
+    for cost, shown in (
+        (Estimate(0.3, 0.2, 0.4), True),
+        (Estimate(0.9, 1e-3, 50.0), False),
+    ):
+        other = Price("any", "vanilla", 1, cost)
+        text = advice_text(replace(advice, prices=(first, other)))
+        assert ("  not in TRL: vanilla" in text) == shown
+        assert ("actor_rollout_ref.rollout.n=1" in text) == shown
+
+
 def test_a_failed_check_leaves_no_advice(advice):
     found = replace(advice, held=False, warnings=("raise pool.replicate",))
     assert advice_text(found).splitlines() == [
@@ -139,6 +153,8 @@ def test_a_failed_check_leaves_no_advice(advice):
             {"best": Estimate(math.inf, 20.0, math.inf)},
             "G* = at least 20.0 (more than these 60 prompts would bound it).",
         ),
+        ({"best": Estimate(3.0, 1.0, math.inf)}, "G* is not known (more than these 60 "),
+        ({"best": Estimate(3.0, 1.0, 9e6)}, "G* is not known."),
         ({"gradient2": Estimate(1.0, -1.0, 3.0)}, "is not significantly positive"),
         (
             {"noise_scale": Estimate(math.inf, 40.0, math.inf)},
