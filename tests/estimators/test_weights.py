@@ -322,20 +322,13 @@ def shrinkage_loop(rewards_PG):
     return weights
 
 
-def batch_std_loop(rewards_PG):
-    """TRL's scale_rewards="batch": group means, one sample std of all, eps 1e-4."""
-    centred = rewards_PG - rewards_PG.mean(1, keepdims=True)
-    return centred / (rewards_PG.std(ddof=1) + 1e-4)
-
-
 @pytest.mark.parametrize(
     ("entry", "loop", "kinds"),
     [
         ("bnpo", bnpo_loop, ["binary_batches"]),
         ("shrinkage", shrinkage_loop, ["binary_batches", "random_batches"]),
-        (named("batch-std", eps=1e-4), batch_std_loop, ["random_batches"]),
     ],
-    ids=["bnpo", "shrinkage", "batch-std"],
+    ids=["bnpo", "shrinkage"],
 )
 def test_of_a_batch_as_a_loop(entry, loop, kinds, request):
     for kind in kinds:
