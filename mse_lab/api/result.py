@@ -84,7 +84,7 @@ class Result(Analysis):
             f"Result {self.name}: {pools.prompts} prompts, "
             f"{pools.reference_rewards_PN.shape[1]} + {pools.rewards_PN.shape[1]} "
             f"completions each\n{names} at G = {sizes}\n"
-            "data frames: mse, laws, prompts, by_prompt, claims(); advice, warnings, plot()"
+            "data frames: mse, laws, prompts, claims(); advice, warnings, plot()"
         )
 
     def _repr_html_(self) -> str:

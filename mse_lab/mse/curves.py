@@ -15,13 +15,13 @@ import numpy as np
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
 from mse_lab.mse.bootstrap import Bootstrap
-from mse_lab.mse.decomposition import Between, Decomposition, aggregate, decompose
+from mse_lab.mse.decomposition import Between, Decomposition, aggregate
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.laws import BinaryLaw, Law, find_law
 from mse_lab.mse.moments import Moments, completion_moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import ReferenceNoise, draw_moments
-from mse_lab.mse.replicates import Key, measure_mean, price_of_baseline
+from mse_lab.mse.replicates import Key, price_of_baseline
 
 LARGEST_LAW = 1024
 
@@ -238,20 +238,6 @@ class Curves:
             )
         )
         return Curve(point, noise, self, lambda: errors_PR)
-
-    def of_prompts(
-        self, estimator: Estimator, size: int, errors_PR: Floats
-    ) -> Decomposition:
-        """Decompose the MSE of each prompt, (P,), by its slope where that is known."""
-        norm2 = self.moments.gradient2
-        if slopes := self.slopes(estimator, size):
-            slope = slopes(self.moments).slope_alone
-            mean_norm2, inner = slope**2 * norm2, slope * norm2
-        else:
-            mean_norm2, inner = measure_mean(self.pools, estimator, size)
-        # Without replicates there is nothing to average.
-        mse = errors_PR.mean(-1) if errors_PR.size else np.full_like(norm2, np.nan)
-        return decompose(mse, mean_norm2, inner, norm2)
 
 
 def measure_curves(

@@ -36,10 +36,6 @@ class Decomposition(NamedTuple):
     scale_free_growth: Floats
 
 
-# The parts that tables show.
-PARTS = ("mse", "bias2", "variance", "slope", "cosine", "scale_free_mse")
-
-
 def _ratio(top: Floats, bottom: Floats) -> Floats:
     return divide(top, bottom, otherwise=np.nan)
 

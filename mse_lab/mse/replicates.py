@@ -123,26 +123,3 @@ def measure_errors(
         for size in group_sizes
     }
     return {key: by_size[key.group_size][key.estimator] for key in keys}
-
-
-def measure_mean(
-    pools: Pools, estimator: Estimator, group_size: int
-) -> tuple[Floats, Floats]:
-    """Measure ||E g_hat||^2 and <E g_hat, g> of each prompt on its groups, (P,) each.
-
-    The first comes from products between the groups of a block; NaN where a block has one.
-    """
-    weights_PRG = estimator.weights(form_groups(pools, group_size))
-    inner_P = (weights_PRG * pools.products_PN.reshape(weights_PRG.shape)).mean((1, 2))
-    parts = pools.largest_group // group_size
-    if parts < 2:
-        return np.full(pools.prompts, np.nan), inner_P
-
-    def total(weights: Floats, gram: Floats) -> Floats:
-        return (weights[..., :, None] * gram * weights[..., None, :]).sum((1, 2, 3))
-
-    weights_PKG = pools.in_blocks(weights_PRG)
-    between_P = total(weights_PKG, pools.gram_PKGG) - total(
-        weights_PRG, group_grams(pools, group_size)
-    )
-    return between_P / (pools.blocks * parts * (parts - 1) * group_size**2), inner_P

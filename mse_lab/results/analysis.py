@@ -159,12 +159,6 @@ class Analysis:
         """
         return tables.prompts_table(self.described, self.pools, self.level)
 
-    @cached_property
-    def by_prompt(self) -> pd.DataFrame:
-        """Errors of each prompt: `by_prompt.csv`; `prompt`, then columns as in `mse`."""
-        names = self.described["prompt"]
-        return tables.by_prompt_table(names, self.curves, self.estimators, self.errors)
-
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """All tables, by the names of their files."""
@@ -172,7 +166,6 @@ class Analysis:
             "mse.csv": self.mse,
             "laws.csv": self.laws,
             "prompts.csv": self.prompts,
-            "by_prompt.csv": self.by_prompt,
         }
 
     @cached_property

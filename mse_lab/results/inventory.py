@@ -155,7 +155,6 @@ FILES = {
     "prompts.csv": File(
         _table("prompt", "category", "value"), from_pools=True, needed=True
     ),
-    "by_prompt.csv": File(_table("prompt", "estimator", "group_size"), from_pools=True),
     "errors.npz": File(read_npz, from_pools=True, needed=True),
     "config.yaml": File(read_configuration),
     MARK: File(partial(read_json, schema=dict[str, str])),

@@ -5,9 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.estimators import Estimator
-from mse_lab.mse.curves import Curve, Curves, Point, Points, paired_ratio
-from mse_lab.mse.decomposition import PARTS
+from mse_lab.mse.curves import Curve, Point, Points, paired_ratio
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
@@ -170,28 +168,3 @@ def restore_moments(prompts: pd.DataFrame, reference: int) -> Moments:
         gradient2=gradient2,
         value_variance=value_variance,
     )
-
-
-def by_prompt_table(
-    names: Iterable[str],
-    curves: Curves,
-    estimators: Sequence[Estimator],
-    errors: Mapping[Key, Floats],
-) -> pd.DataFrame:
-    """Make `by_prompt.csv`: each prompt's MSE and its parts, by estimator and group size.
-
-    Where an estimator has no law, <E g_hat, g> and ||E g_hat||^2 are measured on the
-    replicates. The latter needs two groups in a block, so at the largest group size it is
-    empty, with all that follows from it. `law` is the exact law at the prompt's moments.
-    Without replicates only what follows from the law is there.
-    """
-    by_name = {estimator.name: estimator for estimator in estimators}
-    tables = []
-    for (name, size), errors_PR in errors.items():
-        if estimator := by_name.get(name):
-            decomposition = curves.of_prompts(estimator, size, errors_PR)
-            parts = {part: getattr(decomposition, part) for part in PARTS}
-            law = curves.prompts_by_law(estimator, size)
-            head = {"prompt": list(names), "estimator": name, "group_size": size}
-            tables.append(pd.DataFrame({**head, **parts, "law": law}))
-    return pd.concat(tables, ignore_index=True)

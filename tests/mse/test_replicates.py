@@ -1,7 +1,6 @@
 """Squared errors: those of the vectors, less the price of estimated baselines."""
 
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from mse_lab.mse.replicates import (
     form_groups,
     group_grams,
     measure_errors,
-    measure_mean,
     squared_errors,
 )
 from simulated import make_design
@@ -93,21 +91,3 @@ def test_the_price_of_an_estimated_baseline_is_taken_off_once(name):
     added = 3 * rewards.var(-1, ddof=1) / count / size
     found = measure_errors(pools, estimators, [size])[name, size]
     np.testing.assert_allclose(whole - found, added[:, None] + 0 * whole, rtol=1e-9)
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_the_squared_mean_is_that_of_products_between_groups(pools, size):
-    """One pair of groups of a block after the other; a group with itself has its noise."""
-    [estimator] = find_estimators(["opo"], [size])
-    weights_PRG = estimator.weights(form_groups(pools, size)) / size
-    pairs = list(permutations(range(LARGEST // size), 2))
-    found, _ = measure_mean(pools, estimator, size)
-    for x in range(PROMPTS):
-        weights = weights_PRG[x].reshape(BLOCKS, -1, size)
-        grams = pools.gram_PKGG[x].reshape(BLOCKS, LARGEST // size, size, -1, size)
-        products = [
-            weights[block, one] @ grams[block, one, :, other] @ weights[block, other]
-            for block in range(BLOCKS)
-            for one, other in pairs
-        ]
-        assert found[x] == pytest.approx(np.mean(products), rel=1e-9)
