@@ -292,18 +292,3 @@ def test_an_adapter_that_cannot_be_measured_is_one_line(base, tmp_path, name):
         load(base, tmp_path)
     assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")
     assert "\n" not in str(refused.value)
-
-
-def test_the_remedy_of_a_refused_adapter_works(base, tmp_path):
-    """DoRA merged into its base is a checkpoint like any other."""
-    expected = save_adapter(base, tmp_path / "dora", use_dora=True)
-    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        wrapped = peft.PeftModel.from_pretrained(model, tmp_path / "dora")
-        wrapped.merge_and_unload().save_pretrained(tmp_path / "merged")
-    copy_tokenizer(base, tmp_path / "merged")
-    policy = load(tmp_path / "merged", None)
-    found = policy.model(torch.tensor([PROMPT])).logits
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    check_scores(policy, 1e-5)

@@ -4,7 +4,6 @@ import resource
 import shutil
 import sys
 from importlib import metadata
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -159,7 +158,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_is_kept_is_what_was_read(file, cache, load, dtype):
     first, said = load(file, dtype=dtype)
     assert str(entry_of(cache)) in said
@@ -192,11 +191,6 @@ def flip(path):
     path.write_bytes(content)
 
 
-def become_a_file(entry):
-    shutil.rmtree(entry)
-    entry.write_text("mine")
-
-
 def become_anothers(entry):
     """Whole, but of another file."""
     manifest = entry / gguf_cache.CACHE_MANIFEST
@@ -205,14 +199,11 @@ def become_anothers(entry):
 
 DAMAGED = {
     "a bit": change("model.safetensors", flip),
-    "cut": change("model.safetensors", lambda path: path.write_bytes(b"")),
-    "tokenizer": change("tokenizer.json", flip),
     "settings": change("config.json", lambda path: path.unlink()),
     "manifest": change(gguf_cache.CACHE_MANIFEST, lambda path: path.unlink()),
     "no text": change(gguf_cache.CACHE_MANIFEST, lambda path: path.write_bytes(b"\xff")),
     "another file": become_anothers,
     "more": lambda entry: (entry / "mine.txt").write_text("mine"),
-    "a file": become_a_file,
 }
 
 
@@ -230,19 +221,6 @@ def test_what_has_changed_is_left_out_and_left_alone(file, cache, load, damage):
     assert said.count("\n") == 1
 
 
-def a_file_in_its_place(patch, cache):
-    cache.write_text("mine")
-
-
-def read_only(patch, cache):
-    """Nobody makes a folder there, root neither."""
-    patch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", "/proc/assets")
-
-
-def nearly_full(patch, cache):
-    patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-
-
 def full(patch, cache):
     """No file may be larger than some bytes, which is what a full disk amounts to."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -254,7 +232,7 @@ def read_otherwise(patch, cache):
     patch.setattr(gguf_cache, "TOKENIZER", transformers.AutoTokenizer)
 
 
-SPOILT = (a_file_in_its_place, read_only, nearly_full, full, read_otherwise)
+SPOILT = (full, read_otherwise)
 
 
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)

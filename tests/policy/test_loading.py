@@ -5,8 +5,6 @@ import os
 import pickle
 import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -14,7 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from models import random_model, random_policy, randomise, write_adapter
+from models import random_model, random_policy, randomise
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as loading
 from mse_lab.policy.fingerprint import fingerprint, identify_model
@@ -341,39 +339,3 @@ def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint):
         change(copy)
         assert fingerprint(copy) not in seen
         seen.add(fingerprint(copy))
-
-
-# Rights: what another user may not read or enter.
-
-
-@pytest.fixture
-def readable(checkpoint):
-    """A copy of the checkpoint that another user may enter, unlike pytest's folders."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:
-        folder = shutil.copytree(checkpoint, Path(place) / "copy")
-        adapter = write_adapter(folder, folder / "adapter")
-        for path in (folder.parent, folder, *folder.rglob("*")):
-            path.chmod(0o755)
-        yield folder, adapter
-        os.seteuid(os.getuid())
-
-
-FORBIDDEN = ("", "..", "config.json", END, "tokenizer.json", WEIGHTS)
-OF_ADAPTER = ("", "adapter_config.json", "adapter_model.safetensors")
-
-
-@pytest.mark.parametrize("adapted", [False, True], ids=["checkpoint", "adapter"])
-def test_what_may_not_be_read_is_named(readable, adapted):
-    folder, adapter = readable
-    settings = {"adapter": str(adapter)} if adapted else {}
-    load(folder, **settings)  # Whatever libraries import later, this user may read.
-    where = adapter if adapted else folder
-    for name in OF_ADAPTER if adapted else FORBIDDEN:
-        (where / name).chmod(0o000)
-        os.seteuid(65534 if os.getuid() == 0 else os.getuid())  # Root may read everything.
-        what = f"^model.{'adapter' if adapted else 'path'} = {where}: .*Permission denied"
-        with pytest.raises(InputError, match=what) as refused:
-            load(folder, **settings)
-        assert name.strip(".") in str(refused.value)
-        os.seteuid(os.getuid())
-        (where / name).chmod(0o755)

@@ -9,7 +9,6 @@ from textwrap import dedent
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import transformers
 
 import mse_lab
@@ -197,32 +196,6 @@ def test_texts_need_no_answers(parts, result):
     assert list(found.prompts["prompt"]) == ["prompt-0000", "prompt-0001", "prompt-0002"]
     rows = pd.DataFrame({"id": found.prompts["prompt"], "problem": texts})
     assert measure(parts, rows, reward_of_parity, name="small").mse.equals(found.mse)
-
-
-def test_frozen_parameters_are_left_out_as_by_patterns(parts):
-    model = parts[0]
-    by_pattern = measure(parts, parameters=["mlp"])
-    try:
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_("mlp" in name)
-        frozen = measure(parts)
-        assert [one.requires_grad for _, one in model.named_parameters()].count(True) == 6
-    finally:
-        model.requires_grad_(True)
-    assert frozen.mse.equals(by_pattern.mse)
-
-
-def test_a_model_in_training_comes_back_as_it_was(parts, result):
-    model = parts[0].train()
-    gradients = {name: torch.ones_like(one) for name, one in model.named_parameters()}
-    for name, one in model.named_parameters():
-        one.grad = gradients[name]
-    with torch.no_grad():
-        found = measure(parts, name="small")
-    assert model.training
-    assert all(one.requires_grad for one in model.parameters())
-    assert all(one.grad is gradients[name] for name, one in model.named_parameters())
-    assert found.mse.equals(result.mse)
 
 
 def fails(text, prompt):

@@ -46,6 +46,7 @@ READ_BY = {
     "model/": ["run", "plan"],
     "model/config.json": ["run", "plan"],
     "model/tokenizer.json": ["run", "plan"],
+    "model/model.safetensors": ["run", "plan"],
     "results": list(COMMANDS),
     "results/small": list(COMMANDS),
     "results/small/config.yaml": ["run", "plan", "claims", "advise", "report"],
