@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 import mse_lab
-from mse_lab.api.measure import in_memory_inputs
 from mse_lab.errors import InputError
 
 SIZES = [4, 8, 16]
@@ -72,23 +71,3 @@ def test_two_runs_of_one_name_share_nothing_by_chance(arrays):
     same = replace(other, name="a")
     paired = next(iter(same.points.values()))[0].statistic()
     assert (mine - paired).error == 0
-
-
-def test_no_seed_is_not_taken_for_the_default():
-    """A section that is None is left out; the probe refuses a seed of None."""
-    inputs = in_memory_inputs(
-        "measure",
-        None,
-        None,
-        [],
-        "integer",
-        None,
-        None,
-        template="none",
-        chat=False,
-        seed=None,
-        sampling=None,
-        population="like-these",
-    )
-    assert inputs.settings["seed"] is None
-    assert "sampling" not in inputs.settings

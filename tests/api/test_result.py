@@ -64,11 +64,9 @@ def test_a_figure_that_there_is_not_is_refused(result):
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
-    [*((one, (4, 8)) for one in (np.array([4, 8]), (4, 8), range(4, 9, 4),
-                                 pd.Series([4, 8]), iter([4, 8]))),
-     *((one, (4,)) for one in (4, np.int64(4), np.array(4)))],
-    ids=lambda sizes: type(sizes).__name__,
-)  # fmt: skip
+    [(np.array([4, 8]), (4, 8)), (range(4, 9, 4), (4, 8)), (np.int64(4), (4,))],
+    ids=["array", "range", "one"],
+)
 def test_sizes_are_whole_numbers_of_any_kind(arrays, sizes, expected):
     """A single one, and a single estimator, need no list."""
     found = mse_lab.analyse(arrays, group_sizes=sizes, estimators="grpo")

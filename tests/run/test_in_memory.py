@@ -222,6 +222,7 @@ def fails(text, prompt):
         ({"estimators": 5}, "estimators = 5: give names, or mappings with one"),
         ({"name": [1]}, r"name = \[1\]: give a text, or None"),
         ({"parameters": ["none"]}, "'none' matches no parameter"),
+        ({"seed": None}, "measure: seed = None: should be"),
         ({"chat": True}, "the tokenizer has no chat template"),
     ],
     # Not a function's own name, which is another one in every process.

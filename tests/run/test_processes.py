@@ -19,7 +19,7 @@ from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.checks import Check
 from mse_lab.run import torchrun as several
 from mse_lab.run.finish import Outcome
-from mse_lab.run.processes import LOCK, lock, wait_until
+from mse_lab.run.processes import LOCK, lock
 from mse_lab.run.progress import Tally
 from mse_lab.run.torchrun import TorchrunProcesses, name_start
 from torchrun_starts import ROOT
@@ -227,10 +227,3 @@ def test_one_start_at_a_time_in_a_folder(write_probe, tmp_path, refused, monkeyp
     with pytest.raises(InputError, match="No space left"), lock(out):
         pass
     assert not (out / LOCK).exists()
-
-
-def test_waiting_looks_at_once_and_gives_up():
-    assert wait_until(lambda: True, 0)
-    assert not wait_until(lambda: False, 0)
-    looks = iter([False, False, True])
-    assert wait_until(lambda: next(looks), 10)

@@ -126,20 +126,6 @@ def show_looks(*, hidden=False):
         line.show(Tally(192, 96.0, 48.0))
 
 
-def test_looks_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(shown_progress, "columns", lambda: 0)
-    show_looks()
-    starts = [
-        "first prompt: 1 2",
-        "small: 38%, 384/1000 completions [",
-        "48 prompts, 384 completions, 0 s: best group size 4 to 12",
-        "small: 58%, 576/1000 completions [",
-    ]
-    lines = capsys.readouterr().err.splitlines()
-    assert all(map(str.startswith, lines, starts)), lines
-    assert len(lines) == len(starts)
-
-
 def test_looks_at_a_terminal(terminal):
     """What a look says has a line of its own, above that of what is drawn."""
     resize, read = terminal
