@@ -17,7 +17,7 @@ def torchrun(*words, folder, program=ROOT / "run_mse.py", max_restarts=0, **envi
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         check=False,
     )
 

@@ -22,7 +22,7 @@ SHIFTS += ["global-mean", "reinforce++", "shrinkage"]
 # What completion i is compared with holds nothing of its own.
 OWN_REWARD_STAYS_OUT = ["grpo", "best-constant-loo", "opo-loo", "global-mean", "shrinkage"]
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=40)
 
 
 @st.composite

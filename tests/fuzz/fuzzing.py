@@ -1,23 +1,18 @@
 """Fuzzing of two sizes, 25 cases in the suite and thousands by `make fuzz`; its promise.
 
-Put `@CASES` below `@given(...)`. The cases are the same on every machine, so that a failure
-can be repeated; `FUZZ_CASES` sets how many a test tries.
+Put `@CASES` below `@given(...)`; `FUZZ_CASES` sets how many a test tries. As of all tests
+(`conftest.py`) they are the same on every machine, so that a failure can be repeated.
 """
 
 import os
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from mse_lab.errors import InputError
 
-CASES = settings(
-    max_examples=int(os.environ.get("FUZZ_CASES", "25")),
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+CASES = settings(max_examples=int(os.environ.get("FUZZ_CASES", "25")))
 
 
 def answer_or_one_line(action: Callable[..., Any], *args: Any) -> Any:

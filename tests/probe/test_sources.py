@@ -177,7 +177,7 @@ def read_hub(tmp_path):
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=600,
         )
         return done.stdout.splitlines()
 

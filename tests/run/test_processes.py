@@ -186,7 +186,7 @@ from mse_lab.run.processes import end_with_parent
 if len(sys.argv) > 1:
     end_with_parent(130)
     print("watching", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 else:
     child = [sys.executable, __file__, "child"]
     subprocess.Popen(child, stdout=subprocess.PIPE, stderr=2).stdout.readline()
@@ -201,7 +201,7 @@ def test_a_worker_ends_with_its_parent(tmp_path):
         [sys.executable, tmp_path / "orphan.py"],
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=50,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr) == (-9, b"")

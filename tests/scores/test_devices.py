@@ -22,7 +22,7 @@ def test_a_model_on_two_devices_gives_the_same_numbers():
         [sys.executable, TESTS / "pretended_device.py"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         cwd=TESTS.parent,
     )
