@@ -32,47 +32,32 @@ STANDARD_ERRORS = 2.0
 
 MORE_REFERENCE = "more completions in pool.reference"
 
-# The remedy for texts that fill the token limit.
-GIVE_TOKENS = "give tokens, for texts that are tokenised anew may fill it without being cut"
-
 
 def _warn_of_rewards(run: Diagnostics, *, sampled: bool) -> str:
-    if run.never_right == 1:
-        return (
-            "no completion in any prompt's reference was right: the true gradient "
-            "cannot be distinguished from zero; look at some of completions.jsonl, then at "
-            "the template, the reward and sampling.max_new_tokens"
-        )
-    if run.always_right == 1:
-        return (
-            "every completion in every prompt's reference was right: there is nothing "
-            "left to learn from these prompts; take harder ones"
-        )
     if run.one_reward == 1:
         return (
-            "every prompt's reference completions have one reward: the true gradient "
-            "cannot be distinguished from zero; look at completions.jsonl, then at the "
-            "reward"
+            "every prompt's reference completions have one reward, on average "
+            f"{number(run.mean_reward, 3)}: the true gradient cannot be distinguished from "
+            "zero; look at some of completions.jsonl, then at the template, the reward and "
+            "sampling.max_new_tokens, or take harder or easier prompts"
         )
     if run.one_reward <= MOST:
         return ""
-    which = "all rewards are the same"
-    if run.accuracy is not None and not sampled:
-        which = "V = 0 or 1"
     rest = round((1 - run.one_reward) * run.prompts)
     return (
-        f"{which} on {share(run.one_reward, 3)} of the prompts: the aggregate is carried "
-        f"by the other {rest} of {run.prompts}; take prompts that the model gets right "
-        f"now and then, or {'a larger budget' if sampled else MORE_REFERENCE}"
+        f"all rewards are the same on {share(run.one_reward, 3)} of the prompts: the "
+        f"aggregate is carried by the other {rest} of {run.prompts}; take prompts that the "
+        "model gets right now and then, or "
+        f"{'a larger budget' if sampled else MORE_REFERENCE}"
     )
 
 
-def _warn_of_ends(run: Diagnostics, raise_it: str) -> str:
+def _warn_of_ends(run: Diagnostics) -> str:
     if not any(end.share for end in run.end_tokens):
         tokens = ", ".join(f"{end.text} ({end.id})" for end in run.end_tokens)
         return (
             f"no completion ever drew an end token (known: {tokens or 'none'}): they all "
-            f"were cut at sampling.max_new_tokens; {raise_it}, or look at prompts.template "
+            "were cut at sampling.max_new_tokens; raise it, or look at prompts.template "
             "and prompts.chat: after this prompt the model may not know where to stop"
         )
     if run.truncated <= MOST:
@@ -80,7 +65,7 @@ def _warn_of_ends(run: Diagnostics, raise_it: str) -> str:
     return (
         f"{share(run.truncated, 3)} of the completions were cut at "
         "sampling.max_new_tokens: rewards and gradient are those of the cut policy; "
-        f"{raise_it}"
+        "raise it"
     )
 
 
@@ -101,14 +86,8 @@ def _warn_of_texts(run: Diagnostics) -> str:
     )
 
 
-def warn_of_completions(
-    run: Diagnostics, *, retokenised: bool = False, sampled: bool = False
-) -> list[str]:
-    """Warn of completions that make the measurement mean little.
-
-    Texts that were `retokenised` may have become longer than the drawn tokens. Few
-    completions that were `sampled` for an advice do not give V.
-    """
+def warn_of_completions(run: Diagnostics, *, sampled: bool = False) -> list[str]:
+    """Warn of completions, perhaps few that an advice `sampled`, that mean little."""
     given_up = (
         f"{run.given_up} comparisons with the answer took too long and were given up: "
         "these completions have reward 0, which another machine may see otherwise"
@@ -116,7 +95,7 @@ def warn_of_completions(
     sentences = [
         _warn_of_rewards(run, sampled=sampled),
         given_up if run.given_up else "",
-        _warn_of_ends(run, GIVE_TOKENS if retokenised else "raise it"),
+        _warn_of_ends(run),
         _warn_of_texts(run),
     ]
     return [sentence for sentence in sentences if sentence]

@@ -144,7 +144,7 @@ def conclude(
     )
     warnings = [
         *result.warnings,
-        *warn_of_completions(diagnostics, retokenised=subject.source.tokenised),
+        *warn_of_completions(diagnostics),
         *warn_of_copies(subject.kinds),
         *subject.memory.warnings,
         *source.warnings,

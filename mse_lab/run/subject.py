@@ -43,8 +43,6 @@ class SourceFindings(NamedTuple):
 class Drawn:
     """Completions that the policy draws here."""
 
-    tokenised = False  # Whether they are texts that were tokenised anew.
-
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Refuse what the policy cannot have drawn, before the first measurement."""
 

@@ -33,7 +33,6 @@ class FromFile(Drawn):
 
     def __init__(self, supplied: Supplied) -> None:
         self._supplied = supplied
-        self.tokenised = "token_ids" not in supplied.form
 
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Read everything once."""
