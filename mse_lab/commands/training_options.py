@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mse_lab.commands.command_line import Parser, any_group_size, completions, processes
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, listed, nearest
 
 if TYPE_CHECKING:
     from mse_lab.probe.schema import Training
 
 # What follows it belongs to the trainer.
 TRAINING_OPTION = "--training"
-
-TRAINER_NAMES = ("trl", "ms-swift", "verl", "openrlhf", "nemo-rl")
 
 
 def mse_lab_words(words: Sequence[str]) -> Sequence[str]:
@@ -27,8 +25,8 @@ def mse_lab_words(words: Sequence[str]) -> Sequence[str]:
 
 def add_training(parser: Parser) -> None:
     """Add the options of a training."""
-    help = "what you train with; by default the probe's, else TRL with its defaults"
-    parser.add_argument("--trainer", choices=TRAINER_NAMES, help=help)
+    help = "such as trl or verl; by default the probe's, else TRL with its defaults"
+    parser.add_argument("--trainer", metavar="NAME", help=help)
     help = "the group size that you train with"
     parser.add_argument("--G", type=any_group_size, metavar="SIZE", help=help)
     help = "the trainer's settings, a file of YAML or JSON"
@@ -60,12 +58,14 @@ def read_training_options(
         return of_probe
     if {"config", "words"} & {*given} and arguments.trainer is None and of_probe is None:
         option = "--config" if "config" in given else TRAINING_OPTION
-        names = ", ".join(TRAINER_NAMES)
+        names = listed([*TRAINERS])
         raise InputError(f"{option}: of which trainer? add --trainer, one of {names}")
     same = of_probe is not None and arguments.trainer in (None, of_probe.trainer)
     values = of_probe.model_dump() if same and of_probe else {}
     values.setdefault("trainer", arguments.trainer or "trl")
-    trainer = TRAINERS[values["trainer"]]
+    name = values["trainer"]
+    if (trainer := TRAINERS.get(name)) is None:
+        raise InputError(f"--trainer: no trainer {name}; {nearest(name, [*TRAINERS])}")
     if arguments.processes is not None:
         if "processes" not in trainer.settings:
             raise InputError(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mse_lab.console import describe_error, write_traceback
-from mse_lab.errors import InputError, install
+from mse_lab.errors import InputError, install, nearest
 from mse_lab.project import PROJECT
 
 # Folders of Python's library and commands, and names of the folders of packages.
@@ -112,9 +112,13 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
         except ModuleNotFoundError as error:
             if not f"{module_name}.".startswith(f"{error.name}."):
                 raise
-            raise InputError(f"{what}: cannot import {module_name} ({error})") from None
+            where = f"start where {module_name.partition('.')[0]} lies"
+            line = f"{what}: cannot import {module_name} ({error}); {where}"
+            raise InputError(line) from None
         function = getattr(module, function_name, None)
         file = getattr(module, "__file__", None) or "built in"
     if not callable(function):
-        raise InputError(f"{what}: {module_name} has no function {function_name}")
+        known = [one for one, each in vars(module).items() if callable(each)]
+        line = f"{module_name} has no function {function_name}"
+        raise InputError(f"{what}: {line}; {nearest(function_name, known)}")
     return function, f"{what} ({file})"

@@ -19,7 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from mse_lab.errors import shown
+from mse_lab.errors import nearest, shown
+from mse_lab.probe.trainers import TRAINERS
 
 
 def _refuse_truth(value: Any) -> Any:
@@ -54,6 +55,12 @@ MOST_COMPLETIONS = 10**6  # The most completions per prompt: all are in memory a
 IF_SET = Field(exclude_if=lambda value: value is None)
 
 
+def _is_in_the_table(name: str) -> str:
+    if name not in TRAINERS:
+        raise ValueError(f"no trainer of the table; {nearest(name, [*TRAINERS])}")
+    return name
+
+
 class Training(BaseModel):
     """What the user trains with: a trainer, and settings under its own names.
 
@@ -62,7 +69,7 @@ class Training(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
-    trainer: Literal["trl", "ms-swift", "verl", "openrlhf", "nemo-rl"] = "trl"
+    trainer: Annotated[str, AfterValidator(_is_in_the_table)] = "trl"
     config: Text | None = None  # A file of the trainer's settings, YAML or JSON.
     words: list[str] | None = None  # The words that the trainer itself gets.
     completions_per_step: Annotated[int, Field(ge=1)] | None = None  # N, without a batch.

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from mse_lab.probe.plain_text import parse_yaml, read_text
-from mse_lab.probe.schema import EstimatorEntry
 
 TABLE = Path(__file__).with_name("trainers.yaml")
 
@@ -165,7 +164,7 @@ class Trainer(_Part):
                 return row
         return None
 
-    def estimator(self, size: int, given: Mapping[str, Any]) -> EstimatorEntry | None:
+    def estimator(self, size: int, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Give the estimator that settings compute; None if it is none of ours."""
         row = self.match(given)
         length = self.length.all or self.length.is_.get(

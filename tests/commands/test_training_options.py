@@ -3,7 +3,6 @@
 from mse_lab.commands import training_options
 from mse_lab.commands.cli import parse
 from mse_lab.probe.schema import Training
-from mse_lab.probe.trainers import TRAINERS
 
 
 def options(*words, of_probe=None):
@@ -29,7 +28,3 @@ def test_options_come_over_what_the_probe_says():
     assert (other.words, other.model_extra) == (["a=1"], {})
     assert options("--completions-per-step", "64").completions_per_step == 64
     assert options() is None
-
-
-def test_the_trainers_are_those_of_the_table():
-    assert (*TRAINERS,) == training_options.TRAINER_NAMES

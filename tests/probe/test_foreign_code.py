@@ -20,7 +20,7 @@ IMPORTS = {
     "import sys\nsys.exit('done')\n": "SystemExit: done",
     "def f(): f()\nf()\n": "RecursionError",
     "import no_such_library\n": "no_such_library",
-    "": "has no function reward",
+    "": "has no function reward; known: none",
     "def __getattr__(name): raise KeyError(name)\n": "KeyError",
 }
 

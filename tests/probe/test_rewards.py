@@ -130,7 +130,7 @@ def test_a_reference_without_its_number_is_refused_before_the_run(name, answer):
     [
         ("gsm9k", "reward = gsm9k: no such reward; did you mean gsm8k?"),
         ("maths", "did you mean math?"),
-        ("nowhere:f", "cannot import nowhere"),
+        ("nowhere:f", "start where nowhere lies"),
         ("json:loads", "json belongs to Python or an installed"),
         (".a:b", "write package.module:function"),
         ("a\0b:c", "write package.module:function"),

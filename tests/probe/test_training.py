@@ -266,7 +266,7 @@ def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"trainer": "slime"}, "training: trainer = 'slime'"),
+        ({"trainer": "vrl"}, "training: trainer = 'vrl': no trainer .* did you mean verl"),
         ({"num_generation": 4}, "did you mean num_generations"),
         ({"trainer": "verl"}, f"no {N}, verl's group size"),
         ({"config": "absent.yaml"}, "absent.yaml: cannot be read"),

@@ -81,6 +81,7 @@ advise tiny/base --checkpoints no-*            | --checkpoints no-*: no such fol
 advise tiny/base smollm2/icl --checkpoints x   | --checkpoints: of which probe?
 advise small.yaml --config x.yaml              | --config: of which trainer? add --trainer
 advise small.yaml --training n=8               | --training: of which trainer? add --trainer
+advise small.yaml --trainer swift              | no trainer swift; did you mean ms-swift?
 advise small.yaml --trainer verl --processes 2 | --processes: the batch of verl is
 advise small.yaml --trainer trl --training --beta 0 | no num_generations, TRL's group size
 rollouts log.jsonl --fail-on truncated=0.3     | these logs do not tell truncated
