@@ -72,11 +72,12 @@ def with_advantages(frame, size, reward="reward", scale=True):
     return frame.assign(advantage=advantages.astype(np.float32))
 
 
-def write_trl(folder, frame, rewards=("reward",), extras=(), state=None):
-    """Write a file for each step as `GRPOTrainer.log` does, and perhaps a state."""
+def write_trl(folder, frame, rewards=("reward",), extras=(), state=None, whole=False):
+    """Write a file for each step as `GRPOTrainer.log` does, or a `whole`; and a state."""
     columns = ["step", "prompt", "completion", *rewards, *extras, "advantage"]
     (folder / "completions").mkdir(parents=True, exist_ok=True)
-    for step, rows in frame.rename(columns={"text": "completion"}).groupby("step"):
+    frame = frame.rename(columns={"text": "completion"})
+    for step, rows in [(0, frame)] if whole else frame.groupby("step"):
         path = folder / f"completions/completions_{step:05d}.parquet"
         rows[columns].to_parquet(path)
     if state is not None:

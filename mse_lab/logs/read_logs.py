@@ -32,11 +32,19 @@ def _collect(
 ) -> Iterator[str]:
     """Collect completions of a file; give the names of a record that are found in it."""
     for some in rows:
-        records = read_records(some, form.columns)
+        records = _fill_in(read_records(some, form.columns), form)
         collector.add(records, file, dict(_other_ids(some, form, records)))
         for name, array in records.columns.items():
             if array.null_count < len(array):
                 yield name
+
+
+def _fill_in(records: Records, form: Form) -> Records:
+    """Take an empty cell of a CSV for an empty text, where each completion has one."""
+    texts = records.columns.get("completion")
+    if texts is None or form.name != "TRL":
+        return records
+    return records._replace(columns={**records.columns, "completion": texts.fill_null("")})
 
 
 def _other_ids(rows: Rows, form: Form, records: Records) -> Iterator[tuple[str, pa.Array]]:

@@ -93,10 +93,15 @@ def _rows_of_steps(table: pd.DataFrame) -> dict[int, Ints]:
     rows = table.groupby("step").indices
     for step, at in rows.items():
         files = (table["file"].iloc[at].unique() + 1).tolist()
-        if len(files) > 1 or at[-1] - at[0] >= len(at):
+        if len(files) > 1:
             raise InputError(
                 f"step {step} comes twice, in files {' and '.join(map(str, files))} of the "
                 "log: name the files of one training"
+            )
+        if at[-1] - at[0] >= len(at):
+            raise InputError(
+                f"step {step}: other rows stand between its own, and TRL's groups are "
+                "blocks of neighbours; give the rows in the order that TRL wrote"
             )
     return {int(step): at for step, at in rows.items()}
 

@@ -110,6 +110,8 @@ REFUSED = {
     "other advantages": (WRONG, {}, {}, "advantages do not follow"),
     "a KL term": (KL, {}, {}, "with a KL term in the reward name the rewards"),
     "another order": (mixed(), {}, {}, "here blocks have 1, "),
+    "steps in one another": (LOGGED.assign(step=BASE["id"] % 2), {"whole": True}, {},
+        "step 0: other rows stand between its own"),
     "a row is missing": (LOGGED.drop(index=9), {}, {}, "here blocks have 3, 4"),
     "a row twice": (LOGGED.iloc[sorted([9, *range(len(LOGGED))])], {}, {},
         "here blocks have 4, 5"),
@@ -271,9 +273,11 @@ def test_a_csv_of_its_files_is_read_as_they_are(trained, tmp_path):
 
 def test_a_csv_whose_rewards_are_not_told_from_other_numbers(tmp_path):
     """An integer of `log_extra` is no reward in Parquet; a CSV has no types."""
-    logged = LOGGED.rename(columns={"text": "completion"}).assign(calls=BASE["place"])
+    texts = LOGGED["text"].where(BASE["place"] > 0, "")
+    logged = LOGGED.assign(completion=texts, calls=BASE["place"])
     names = ["step", "prompt", "completion", "reward", "calls", "advantage"]
     logged[names].to_csv(tmp_path / "log.csv", index=False)
     with pytest.raises(InputError, match=r"rewards: reward, calls\? .*--columns reward"):
         read(tmp_path)
-    check(tmp_path, BY_BLOCK, "reward=reward")
+    found = check(tmp_path, BY_BLOCK, "reward=reward")
+    assert found.lengths[1].tolist() == texts.str.len().tolist()
