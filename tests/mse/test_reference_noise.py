@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, disagreement, measure_curves
@@ -214,22 +213,6 @@ def test_the_squared_gradient_varies_as_its_noise_says():
         ]
     )
     assert 0.75 < predicted / products.var(ddof=1) < 4 / 3
-
-
-def test_degrees_of_means_over_pairs_by_hand():
-    """2 T^2 / U, U four times the variance of the mean of T's terms; in blocks of one."""
-    rng = np.random.default_rng(3)
-    pools = make_design(rng, prompts=2).draw(rng, 2**6, 8, 1)
-    of_baseline_P1 = (1 / 31 - 1 / 64) * pools.reward_variance_P[:, None]
-    residuals2_PN = (pools.rewards_PN - pools.value_P[:, None]) ** 2 + of_baseline_P1
-    each_PN = residuals2_PN * pools.norms2_PN
-    terms_PN = each_PN * each_PN.mean(-1, keepdims=True)
-    total, uncertain = (
-        terms_PN.mean(-1).sum(),
-        4 * (stats.sem(terms_PN, axis=-1) ** 2).sum(),
-    )
-    degrees = draw_reference_noise(pools, 2, rng).degrees
-    assert degrees == pytest.approx(2 * total**2 / uncertain, rel=1e-12)
 
 
 def independent_design(rng, prompts, dimensions=DIMENSIONS):
