@@ -4,6 +4,7 @@ Data of the first kind come from policies whose moments are exact sums over all 
 """
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -48,6 +49,13 @@ RUNS = {
     "norms only": lambda: norms_only(draw("fair", sizes=(4, 8))),
 }
 
+
+@cache
+def judged(kind):
+    """The claims about statements as a whole, of a run that is drawn once."""
+    return wholes(e.judge_run(RUNS[kind]()))
+
+
 CONTROLS = [
     # Statement, the run that has it, and others with their verdicts.
     (s.LEMMA, "fair", {"means": HOLDS, "norms only": HOLDS}),
@@ -78,11 +86,11 @@ CONTROLS = [
     ],
 )
 def test_controls(about, kind, verdict):
-    assert wholes(e.judge_run(RUNS[kind]()))[about].verdict == verdict
+    assert judged(kind)[about].verdict == verdict
 
 
 def test_every_statement_about_one_run_has_a_control():
-    assert [about for about, *_ in CONTROLS] == [*wholes(e.judge_run(draw("fair")))]
+    assert [about for about, *_ in CONTROLS] == [*judged("fair")]
 
 
 @pytest.mark.parametrize("name", [*MAKERS, "fair", "quiet", "loud", "easy"])
