@@ -271,8 +271,11 @@ def test_chats_are_measured_as_advise_measures_the_same_rows():
 TRAINING = """
 import sys
 import torch
+from mse_lab.run.processes import end_with_parent
 from mse_lab.trl import MSECallback
 from trl_training import ROWS, right, train
+
+end_with_parent(1)
 
 calls = []
 def counted(completions, answer, **columns):

@@ -8,12 +8,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
+# Torchrun, which ends with the tests; its workers end with it.
+TORCHRUN = """
+import runpy
+from mse_lab.run.processes import end_with_parent
+end_with_parent(1)
+runpy.run_module("torch.distributed.run", run_name="__main__")
+"""
+
+
 def torchrun(*words, folder, program=ROOT / "run_mse.py", max_restarts=0, **environment):
-    """Run a program in two processes; they may not hang."""
+    """Run a program in two processes; they may not hang, however busy the machine is."""
     options = ["--standalone", "--nproc-per-node", 2, "--max-restarts", max_restarts]
     words = [*options, program, *words]
     return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *map(str, words)],
+        [sys.executable, "-c", TORCHRUN, *map(str, words)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,
         capture_output=True,
         text=True,

@@ -48,6 +48,9 @@ from mse_lab.run.progress import Tally, add_up
 # a large model may take hours. In milliseconds it must fit into 32 bits.
 FOREVER = timedelta(days=20)
 
+# Torchrun's store is there when a process starts: where it is not, torchrun is gone.
+JOINING = timedelta(minutes=5)
+
 # Seconds that another process has to print its line.
 COURTESY = 10.0
 
@@ -225,7 +228,8 @@ def _listen_locally() -> None:
 def _connect() -> TorchrunProcesses:
     end_with_parent(INTERRUPTED)
     _listen_locally()
-    started, rank, count = next(rendezvous("env://", timeout=FOREVER))
+    started, rank, count = next(rendezvous("env://", timeout=JOINING))
+    started.set_timeout(FOREVER)
     store = PrefixStore(name_start(started, rank, count), started)
     distributed.init_process_group(
         "gloo",
