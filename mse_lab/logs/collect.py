@@ -101,10 +101,10 @@ class Collector:
         return pd.DataFrame(table, copy=False)
 
     def _refuse_other_identities(self, records: Records) -> None:
-        found = frozenset({*IDENTITIES} & {*records.columns})
-        self.identities = found if self.identities is None else self.identities
-        for name in found ^ self.identities:
-            has = ("has", "none") if name in found else ("has no", "some")
+        named = frozenset({*IDENTITIES} & {*records.columns})
+        self.identities = named if self.identities is None else self.identities
+        for name in named ^ self.identities:
+            has = ("has", "none") if name in named else ("has no", "some")
             raise InputError(
                 f"{records.place(0)}: {has[0]} {name}, and {has[1]} of the rows before; "
                 "give it in every row or in none"

@@ -59,8 +59,8 @@ def _files(path: Path) -> Iterator[Path]:
     """List the files at a path that may hold rollouts."""
     with reading(path):
         if path.is_dir():
-            found = filter(may_hold_rows, path.rglob("*"))
-            yield from sorted(filter(Path.is_file, found), key=_natural)
+            inside = filter(may_hold_rows, path.rglob("*"))
+            yield from sorted(filter(Path.is_file, inside), key=_natural)
         elif path.is_file():
             yield path
         else:
@@ -96,9 +96,9 @@ def _each_once(paths: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
             kept[digest] = path
         inodes.add(inode)
     left_out = [
-        LeftOut(len(found), f"{what} of another file, counted once", where=str(found[0]))
-        for found, what in ((links, "link(s)"), (copies, "copies"))
-        if found
+        LeftOut(len(again), f"{what} of another file, counted once", where=str(again[0]))
+        for again, what in ((links, "link(s)"), (copies, "copies"))
+        if again
     ]
     return [*kept.values()], left_out
 
@@ -166,8 +166,8 @@ def _refuse_several(root: Path, files: Sequence[Path]) -> None:
         )
 
 
-def _refuse_mixture(found: Mapping[Path, Form]) -> None:
-    kinds = {form.name: path for path, form in found.items()}
+def _refuse_mixture(forms: Mapping[Path, Form]) -> None:
+    kinds = {form.name: path for path, form in forms.items()}
     if len(kinds) > 1:
         some = ", ".join(f"{path} ({name})" for name, path in kinds.items())
         raise InputError(f"{shorten(some, 300)}: of several forms; name the files of one")

@@ -66,7 +66,7 @@ def _by_model(
     if prompts < 2:  # One prompt gives no interval.
         low = high = np.full(len(sizes), math.nan)
     rows = zip(sizes, zip(point, low, high, strict=True), strict=True)
-    return [Forecast(size, Estimate(*found), True) for size, found in rows]
+    return [Forecast(size, Estimate(*ends), True) for size, ends in rows]
 
 
 def forecast(groups: RewardGroups, level: float, seed: int) -> list[Forecast]:

@@ -156,12 +156,12 @@ def _apply(form: Form, given: GivenColumns) -> Form:
             columns[name] = theirs[0]
             continue
         for one in theirs:
-            found = _WEIGHTED.fullmatch(one)
-            column = found[2] if found else one
+            weighted = _WEIGHTED.fullmatch(one)
+            column = weighted[2] if weighted else one
             if PART + column in columns:
                 raise InputError(f"columns reward={one}: {column} is named twice")
             columns[PART + column] = column
-            weights[column] = _weight(found[1], one) if found else 1.0
+            weights[column] = _weight(weighted[1], one) if weighted else 1.0
     return replace(form, columns=columns, weights=weights, given=frozenset(given))
 
 
@@ -211,8 +211,8 @@ def refuse_unseen(form: Form, seen: Collection[str], where: str) -> None:
     """Refuse a nested column that the user named, and that no row has."""
     for name, column in form.columns.items():
         ours = "reward" if name.startswith(PART) else name
-        found = any(map(_is_reward, seen)) if name == "rewards" else name in seen
-        if ours in form.given and "." in column and not found:
+        present = any(map(_is_reward, seen)) if name == "rewards" else name in seen
+        if ours in form.given and "." in column and not present:
             raise InputError(
                 f"{where}: no row has {shown(column)}, named by --columns {ours}={column}"
             )

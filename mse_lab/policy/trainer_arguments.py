@@ -26,13 +26,13 @@ class _Inert:
 
 def _find(folder: Path) -> Path:
     files = [folder / FILE, *folder.glob(f"checkpoint-*/{FILE}")]
-    found = [path for path in files if path.is_file()]
-    if not found:
+    existing = [path for path in files if path.is_file()]
+    if not existing:
         raise InputError(
             f"--from {folder}: no {FILE} in it or its checkpoints, which TRL saves with "
             "each; give another folder, or leave it out"
         )
-    return max(found, key=lambda path: path.stat().st_mtime)
+    return max(existing, key=lambda path: path.stat().st_mtime)
 
 
 def read_arguments(folder: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def _step(path: Path) -> int:
 
 def find_checkpoints(patterns: Sequence[str]) -> dict[int, Path]:
     """Find folders by name or pattern; the step is the last number in a folder's name."""
-    found: dict[int, Path] = {}
+    by_step: dict[int, Path] = {}
     for pattern in patterns:
         # A folder's name may look like a pattern.
         names = glob(pattern) or [pattern]  # noqa: PTH207
@@ -39,12 +39,12 @@ def find_checkpoints(patterns: Sequence[str]) -> dict[int, Path]:
                 "such as 'out/checkpoint-*'"
             )
         for path in folders:
-            if found.setdefault(step := _step(path), path) != path:
+            if by_step.setdefault(step := _step(path), path) != path:
                 raise InputError(
-                    f"--checkpoints: {found[step]} and {path} are both of step {step}; "
+                    f"--checkpoints: {by_step[step]} and {path} are both of step {step}; "
                     "give one of them"
                 )
-    return dict(sorted(found.items()))
+    return dict(sorted(by_step.items()))
 
 
 def at_checkpoint(probe: Probe, path: Path) -> Probe:

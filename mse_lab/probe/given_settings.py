@@ -105,13 +105,13 @@ def _read_file(path: Path, trainer: Trainer) -> Settings:
     values = read(read_text(path), str(path))
     if not values or not isinstance(values, Mapping):
         raise InputError(f"{path}: holds no mapping of settings to values; {TWO_WAYS}")
-    found: Settings = {}
+    settings: Settings = {}
     for spelling, value in _leaves(values, trainer):
         name = _name_of(spelling, trainer, str(path))
-        if name in found:
+        if name in settings:
             raise InputError(f"{path}: {name} is set twice; leave one out")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def _pairs(words: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -147,66 +147,66 @@ def _value_of(texts: Sequence[str], name: str, trainer: Trainer) -> Any:
 
 def _read_words(words: Sequence[str], trainer: Trainer) -> Settings:
     """Find the settings in a trainer's words; of two the last counts, as it does there."""
-    found: Settings = {}
+    settings: Settings = {}
     for spelling, texts in _pairs(words):
         switched_off = trainer.find(re.sub("^no[_-]", "", spelling))
         if not texts and switched_off and not trainer.find(spelling):
-            found[switched_off] = False
+            settings[switched_off] = False
             continue
         if spelling.startswith("~") and trainer.find(spelling.lstrip("~")):
             raise InputError(f"--training: {spelling} takes a setting away; give its value")
         values = {spelling: _value_of(texts, spelling, trainer)}
         for name, value in _leaves(values, trainer):
-            found[_name_of(name, trainer, "--training")] = value
-    file = found.get(trainer.file or "")
-    return found if file is None else _read_file(Path(str(file)), trainer) | found
+            settings[_name_of(name, trainer, "--training")] = value
+    file = settings.get(trainer.file or "")
+    return settings if file is None else _read_file(Path(str(file)), trainer) | settings
 
 
 def read_given(
     config: str | None, words: Sequence[str] | None, trainer: Trainer
 ) -> Settings:
     """Read what a file and a trainer's words say; the words come first."""
-    found = {} if config is None else _read_file(Path(config), trainer)
+    settings = {} if config is None else _read_file(Path(config), trainer)
     if words is None:
-        return found
+        return settings
     if not words:
         raise InputError("--training: no words; give those of the trainer's command")
-    return found | _read_words(words, trainer)
+    return settings | _read_words(words, trainer)
 
 
 def read_typed(
     values: Mapping[str, Any], trainer: Trainer
 ) -> tuple[Settings, tuple[str, ...]]:
     """Find the settings typed by hand, last parts of names too; and say unknown ones."""
-    found, unknown = Settings(), list[str]()
+    settings, unknown = Settings(), list[str]()
     ends = {name.rpartition(".")[2] for name in trainer.settings}
     for key, value in values.items():
         whole = [name for name in trainer.settings if f".{name}".endswith(f".{key}")]
         if name := trainer.find(key) or (whole[0] if len(whole) == 1 else None):
-            found[name] = normal(value)
+            settings[name] = normal(value)
         else:
             _refuse_misspelt(key, {*ends, *trainer.spellings}, "training")
             unknown.append(f"{key} = {value}")
-    return found, tuple(unknown)
+    return settings, tuple(unknown)
 
 
-def refuse_other(found: Iterable[str], trainer: Trainer, where: str) -> None:
+def refuse_other(names: Iterable[str], trainer: Trainer, where: str) -> None:
     """Refuse settings that are another trainer's."""
     others = {name: f"of {title}, which is not read" for title, name in OTHERS.items()}
     for key, other in TRAINERS.items():
         sizes = (other.size, *other.settings[other.size].also)
         for spelling in (*sizes, other.mark or other.size):
             others.setdefault(spelling, f"of {other.title}; give --trainer {key}")
-    for name in found:
+    for name in names:
         plain = name.replace("-", "_")
         for spelling in (plain, plain.rpartition(".")[2]):
             if spelling in others and not trainer.find(spelling):
                 raise InputError(f"{where}: {name} is a setting {others[spelling]}")
 
 
-def refuse_without_size(found: Settings, trainer: Trainer, where: str) -> None:
+def refuse_without_size(settings: Settings, trainer: Trainer, where: str) -> None:
     """Refuse settings of which no group size was read."""
-    if trainer.size not in found:
+    if trainer.size not in settings:
         raise InputError(
             f"{where}: no {trainer.size}, {trainer.title}'s group size, was read; add it "
             f"(its default is {trainer.settings[trainer.size].default}), or give --G"

@@ -234,8 +234,8 @@ def _has_lists(values: ColumnValues) -> bool:
 
 def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
     """Read records; `columns` are the file's, by the names of a record."""
-    found = {name: find_column(rows, column) for name, column in columns.items()}
-    values = {name: given for name, given in found.items() if given is not None}
+    cells = {name: find_column(rows, column) for name, column in columns.items()}
+    values = {name: given for name, given in cells.items() if given is not None}
     if "rewards" in values:
         values |= _by_function(rows, values.pop("rewards"), columns["rewards"])
     place, size = rows.place, len(rows.numbers)

@@ -226,20 +226,24 @@ class UserReward:
         return numbers
 
     def _refuse_relative(
-        self, texts: Sequence[str], prompt: Mapping[str, Any], ids: Ids, found: list[float]
+        self,
+        texts: Sequence[str],
+        prompt: Mapping[str, Any],
+        ids: Ids,
+        together: list[float],
     ) -> None:
         """Refuse a reward that ranks a call's completions; noise is no such reward."""
         for text, _ in Counter(texts).most_common(ALONE):
             at = texts.index(text)
             its_ids = None if ids is None else ids[at : at + 1]
             (alone,) = self._numbers([text], prompt, its_ids)
-            if math.isclose(alone, found[at], rel_tol=1e-6, abs_tol=1e-9):
+            if math.isclose(alone, together[at], rel_tol=1e-6, abs_tol=1e-9):
                 continue
             all_ids = None if ids is None else ids[: len(texts)]
-            if self._numbers(texts, prompt, all_ids)[at] == found[at]:
+            if self._numbers(texts, prompt, all_ids)[at] == together[at]:
                 raise InputError(
                     f"{self._what}: its value depends on the other completions of a call "
-                    f"({alone:g} alone, {found[at]:g} with others), and is not measured: "
-                    "give a reward of each completion"
+                    f"({alone:g} alone, {together[at]:g} with others), and is not "
+                    "measured: give a reward of each completion"
                 )
             return

@@ -106,49 +106,49 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
         raise reading.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
     if not batch.is_known(reading.values):
         return
-    found, step = trainer.count(size, reading.values), reading.list(batch.step[:1])
+    counts, step = trainer.count(size, reading.values), reading.list(batch.step[:1])
     faults = {
-        f"no whole groups of {trainer.size} = {size}": found.drawn % size,
-        f"no multiple of {found.unit}": found.drawn % found.unit,
-        f"no multiple of the {found.step:,} of a step ({step})": (
-            batch.whole and found.drawn % found.step
+        f"no whole groups of {trainer.size} = {size}": counts.drawn % size,
+        f"no multiple of {counts.unit}": counts.drawn % counts.unit,
+        f"no multiple of the {counts.step:,} of a step ({step})": (
+            batch.whole and counts.drawn % counts.step
         ),
-        f"fewer than the {found.step:,} of a step ({step})": (
-            batch.within and found.step > found.drawn
+        f"fewer than the {counts.step:,} of a step ({step})": (
+            batch.within and counts.step > counts.drawn
         ),
     }
     for fault in (fault for fault, holds in faults.items() if holds):
         said = reading.list([*drawing, *batch.unit])
         raise reading.mend(
-            f"{found.drawn:,} completions are drawn together ({said}), {fault}, which "
+            f"{counts.drawn:,} completions are drawn together ({said}), {fault}, which "
             f"{trainer.title} refuses"
         )
 
 
 def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
     """Find N, the completions of a step: whole groups; None where it is not known."""
-    trainer, found = reading.trainer, stated
+    trainer, step = reading.trainer, stated
     if stated is not None and (not isinstance(stated, int) or stated < 1):
         raise reading.refuse(f"completions_per_step = {stated}: give a number above zero")
     if trainer.batch.is_known(reading.values):
-        found = trainer.count(size, reading.values).step
-    if stated not in (None, found):
+        step = trainer.count(size, reading.values).step
+    if stated not in (None, step):
         named = reading.list(trainer.batch.step)
         raise reading.mend(
-            f"completions_per_step = {stated}, but a step has {found} ({named})"
+            f"completions_per_step = {stated}, but a step has {step} ({named})"
         )
-    if found is not None and found % size:
+    if step is not None and step % size:
         raise reading.mend(
-            f"a step has {found} completions, no whole groups of {trainer.size} = {size}"
+            f"a step has {step} completions, no whole groups of {trainer.size} = {size}"
         )
-    return found
+    return step
 
 
 def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
     """Say where a batch is stepped on more than once, and by which settings."""
-    batch, found = reading.trainer.batch, reading.trainer.count(size, reading.values)
+    batch, counts = reading.trainer.batch, reading.trainer.count(size, reading.values)
     passes = math.prod(map(reading.value, batch.passed))
-    updates = passes * found.drawn / found.step
+    updates = passes * counts.drawn / counts.step
     drawing, stepping = batch.drawing(reading.values), [*batch.step]
     both = {*drawing} & {*stepping}
     named = [one for one in (*drawing, *stepping) if one not in both]
@@ -203,8 +203,8 @@ def _interpret(
             raise reading.refuse(f"{key} = {values[key]}: no training in groups")
     size = _group_size(reading)
     _refuse_batch(reading, size)
-    found = trainer.match(values)
-    rows = [found] if found else trainer.estimators
+    matched = trainer.match(values)
+    rows = [matched] if matched else trainer.estimators
     says = [trainer.size, *(one for weights in rows for one in weights.when)]
     says += [trainer.length.setting] if trainer.length.setting else []
     says += trainer.batch.step if trainer.batch.is_known(values) else []
@@ -229,18 +229,18 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     if training is None:
         return DEFAULT
     name, trainer = training.trainer, TRAINERS[training.trainer]
-    found = read_given(training.config, training.words, trainer)
+    read = read_given(training.config, training.words, trainer)
     typed, unknown = read_typed(training.model_extra or {}, trainer)
     where = training.config or ("training" if training.words is None else "--training")
-    refuse_other(found, trainer, where)
-    whole = found | typed
-    if found or not trainer.default_is_a_group:
+    refuse_other(read, trainer, where)
+    whole = read | typed
+    if read or not trainer.default_is_a_group:
         refuse_without_size(whole, trainer, where)
-    if not found:
+    if not read:
         whole = trainer.assumed | whole
     values = {key: one for key, one in whole.items() if key in trainer.settings}
-    reading = _Reading(trainer, values, where, bool(found))
-    given = bool(found or typed or unknown)
+    reading = _Reading(trainer, values, where, bool(read))
+    given = bool(read or typed or unknown)
     return _interpret(
         name, reading, training.completions_per_step, probe, unknown, given=given
     )
@@ -252,10 +252,10 @@ def interpret(name: str, values: Mapping[str, Any]) -> Setting:
     What a probe has, too, is left out: the live policy is the one that is measured.
     """
     rows = TRAINERS[name].settings
-    found = {
+    known = {
         key: one for key, one in values.items() if key in rows and rows[key].probe is None
     }
-    reading = _Reading(TRAINERS[name], found, name)
+    reading = _Reading(TRAINERS[name], known, name)
     return _interpret(name, reading, None, None, (), given=True)
 
 

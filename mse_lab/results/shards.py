@@ -35,11 +35,11 @@ START_AGAIN = "start again, and it is measured again"
 
 
 def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
-    held = [
+    parts = [
         [name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
         for name, array in sorted(arrays.items())
     ]
-    return digest([SHARD_VERSION, origin, held])
+    return digest([SHARD_VERSION, origin, parts])
 
 
 def as_arrays(measured: Any) -> dict[str, NDArray[Any]]:
@@ -121,8 +121,8 @@ class Shards(Generic[T]):
     def __getitem__(self, item: Item) -> T:
         """Read an item's file; refuse one that is not there or not intact."""
         if item not in self._read:
-            found = load_shard(self._kind, self.path(item), self._origin(item))
-            self._read[item] = found
+            measured = load_shard(self._kind, self.path(item), self._origin(item))
+            self._read[item] = measured
         return self._read[item]
 
     def __setitem__(self, item: Item, measured: T) -> None:

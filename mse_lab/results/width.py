@@ -14,20 +14,20 @@ from mse_lab.results.analysis import Analysis
 MORE_PROMPTS = "it takes more prompts"
 
 
-def relative_width(found: Statistic, level: float) -> float:
+def relative_width(statistic: Statistic, level: float) -> float:
     """Half the width of a positive number's interval, relative to it."""
-    reach = half_width(found.error, level, found.degrees)
-    return reach / found.value if found.value > 0 else math.nan
+    reach = half_width(statistic.error, level, statistic.degrees)
+    return reach / statistic.value if statistic.value > 0 else math.nan
 
 
-def growth_of_pools(found: Statistic, narrower: float) -> tuple[float, float]:
+def growth_of_pools(statistic: Statistic, narrower: float) -> tuple[float, float]:
     """How many times the replicates, and the reference, leave this share of a width.
 
     Where V_r alone is more than half of the variance that is wanted, both grow alike.
     """
-    wanted = narrower**2 * found.spread.variance
-    drawn = sum(spread_of_means(part).variance for part in found.groups.values())
-    rest = found.spread.variance - drawn
+    wanted = narrower**2 * statistic.spread.variance
+    drawn = sum(spread_of_means(part).variance for part in statistic.groups.values())
+    rest = statistic.spread.variance - drawn
     if rest <= wanted / 2:
         return drawn / (wanted - rest), 1.0
     return 1 / narrower**2, 1 / narrower**2
@@ -41,12 +41,14 @@ def say_pools_for(run: Analysis, probe: Probe) -> str:
     """Say which pools the wanted width takes; empty where all intervals are that narrow."""
     wanted, level, pool = probe.interval.width, probe.interval.level, probe.pool
     measured = {key: point.measured for key, point in run.points.items() if point.measured}
-    found = {key: curve.statistic() for key, curve in measured.items()}
-    widths = {key: relative_width(one, level) for key, one in found.items()}
+    statistics = {key: curve.statistic() for key, curve in measured.items()}
+    widths = {key: relative_width(one, level) for key, one in statistics.items()}
     wide = {key: width for key, width in widths.items() if width > wanted}
     if not wide:
         return ""
-    growths = [growth_of_pools(found[key], wanted / width) for key, width in wide.items()]
+    growths = [
+        growth_of_pools(statistics[key], wanted / width) for key, width in wide.items()
+    ]
     replicate, reference = map(max, zip(*growths, strict=True))
     sizes = {"pool.replicate": _larger(pool.replicate, replicate, run.pools.largest_group)}
     if reference > 1:

@@ -129,7 +129,7 @@ def warn_of_samples(
     rewards = [
         np.concatenate([block.sample.rewards_N for block in each]) for each in prompts
     ]
-    found = diagnostics_of(
+    diagnostics = diagnostics_of(
         rewards,
         [block.completions for block in blocks],
         subject.policy.end_texts,
@@ -137,7 +137,7 @@ def warn_of_samples(
         binary=all(map(is_binary, rewards)),
     )
     return (
-        *warn_of_completions(found, sampled=True),
+        *warn_of_completions(diagnostics, sampled=True),
         *subject.memory.warnings,
         *warn_of_copies(subject.kinds, sampled=True),
     )

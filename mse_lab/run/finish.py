@@ -62,8 +62,8 @@ def _commit(root: Path) -> str | None:
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(root), *words]
-        found = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10)
-        return found.decode().strip()
+        output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10)
+        return output.decode().strip()
 
     if not (root / ".git").exists():
         return None

@@ -172,10 +172,10 @@ def looks(
     (271, 409)
     """
     growing = list(dict.fromkeys(_growing(prompts, first)))
-    found = [look for look in growing if budget is None or look.drawn <= budget]
-    if budget is None or (len(found) == len(growing) and not spent):
-        return found
-    last = _last(found[-1] if found else Look(0, first, first), prompts, budget)
-    if len(found) == len(growing):
-        return [*found[:-1], last]
-    return list(dict.fromkeys([*found, last]))
+    within = [look for look in growing if budget is None or look.drawn <= budget]
+    if budget is None or (len(within) == len(growing) and not spent):
+        return within
+    last = _last(within[-1] if within else Look(0, first, first), prompts, budget)
+    if len(within) == len(growing):
+        return [*within[:-1], last]
+    return list(dict.fromkeys([*within, last]))

@@ -69,10 +69,10 @@ def fill(
         line.show(processes.total(tally))
 
     for batch in processes.deal(todo):
-        found = measure(batch)
-        for item, measured in zip(batch, found, strict=True):
+        measurements = measure(batch)
+        for item, measured in zip(batch, measurements, strict=True):
             store[item] = measured
-        tally = add_up([tally, Tally.of(size([batch]), found)])
+        tally = add_up([tally, Tally.of(size([batch]), measurements)])
         show()
     processes.barrier(show)
     show()

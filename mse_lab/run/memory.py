@@ -81,8 +81,8 @@ def scoring_bytes(footprint: Footprint, group: int, how: Scoring) -> int:
         return passes + group * vector + WORKSPACE
     if not how.recomputed:
         return group * (footprint.kept + footprint.layer + head) + WORKSPACE
-    held = footprint.inputs + footprint.factors + head
-    return group * (held + 2 * footprint.layer) + WORKSPACE
+    recomputed = footprint.inputs + footprint.factors + head
+    return group * (recomputed + 2 * footprint.layer) + WORKSPACE
 
 
 def ways_by_rules(footprint: Footprint) -> list[Scoring]:

@@ -66,11 +66,11 @@ def lock(folder: Path) -> Iterator[str]:
     Yield the content of the lock file, which is another one for every start.
     """
     path, mark = folder / LOCK, str(time.time_ns())
-    held = FileLock(path, timeout=0)
+    file_lock = FileLock(path, timeout=0)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            held.acquire()
+            file_lock.acquire()
         except Timeout:
             raise InputError(
                 f"{folder}: another start is measuring there; wait for it, "
@@ -81,9 +81,9 @@ def lock(folder: Path) -> Iterator[str]:
             path.write_text(mark)
         yield mark
     finally:
-        # While it is held, so that a waiting process sees that the file is gone.
+        # While it is taken, so that a waiting process sees that the file is gone.
         path.unlink(missing_ok=True)
-        held.release()
+        file_lock.release()
 
 
 class Processes:

@@ -33,11 +33,11 @@ class Tally(NamedTuple):
     truncated: float = 0.0  # The sum of their shares of completions cut at the token limit.
 
     @classmethod
-    def of(cls, count: int, found: Sequence[PromptMeasurement | SampledPrompt]) -> Self:
+    def of(cls, count: int, measured: Sequence[PromptMeasurement | SampledPrompt]) -> Self:
         """Count measurements, of equal shares, as so much."""
-        each = count / len(found)
-        reward = sum(one.mean_reward for one in found)
-        truncated = sum(one.completions.truncated for one in found)
+        each = count / len(measured)
+        reward = sum(one.mean_reward for one in measured)
+        truncated = sum(one.completions.truncated for one in measured)
         return cls(count, each * reward, each * truncated)
 
     def __str__(self) -> str:

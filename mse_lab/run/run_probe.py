@@ -71,8 +71,8 @@ def execute_run(
     An error in the user's input loses no measurement. Without a `policy` the probe's is
     loaded. With `fresh` what the folder holds of an earlier run is removed.
     """
-    held = attach_model(spec, policy) if policy else None
-    identity = held.identity if held else None
+    attached = attach_model(spec, policy) if policy else None
+    identity = attached.identity if attached else None
     processes, indices = spec.processes, range(len(spec.prompts))
     # After a lost process, a restart keeps what this command has measured.
     fresh = fresh and not processes.restarted
@@ -81,7 +81,7 @@ def execute_run(
     )
     if outcome:
         return outcome
-    context = held or load(spec)
+    context = attached or load(spec)
     with measuring(context, PromptMeasurement, fresh=fresh) as store:
         measure_prompts(context.subject, store, indices, processes, shown=shown)
         devices = processes.gather(device_model(context.subject.policy.device))

@@ -153,8 +153,8 @@ class TorchrunProcesses(Processes):
                 return (folder / LOCK).read_text() == mark
             return False
 
-        with ExitStack() as held:
-            mark = self.agree(lambda: held.enter_context(lock(folder)))
+        with ExitStack() as stack:
+            mark = self.agree(lambda: stack.enter_context(lock(folder)))
             if not wait_until(is_shared, PATIENCE):
                 raise InputError(
                     f"{folder}: not the folder that process 0 writes to; give one that all "

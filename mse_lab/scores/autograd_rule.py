@@ -109,14 +109,14 @@ class _Uses(TorchFunctionMode):
         return used == sorted(names) and not changed and not self.other
 
 
-def agree(found: Tensor, expected: Tensor) -> bool:
+def agree(given: Tensor, expected: Tensor) -> bool:
     """Whether two results agree to rounding errors, which softmax and norms enlarge."""
     # Many modules compute in float32 whatever the model's precision.
-    coarse = max(torch.finfo(x.dtype).eps for x in (found, expected))
+    coarse = max(torch.finfo(x.dtype).eps for x in (given, expected))
     bound = max(coarse, torch.finfo(torch.float32).eps) ** 0.5
     scale = expected.abs().max() if expected.numel() else 0
-    return found.shape == expected.shape and bool(
-        ((found - expected).abs() <= bound * scale).all()
+    return given.shape == expected.shape and bool(
+        ((given - expected).abs() <= bound * scale).all()
     )
 
 
@@ -157,7 +157,7 @@ def run_again(call: Call, gradients: list[Tensor]) -> dict[str, Factor]:
     if not all(agree(*pair) for pair in zip(results, call.results, strict=True)):
         raise NoExactScore("run again it gives something else")
     pulled = _pull_back(results, gradients, [use.result for use in uses.entries])
-    found: dict[str, Factor] = {}
+    factors: dict[str, Factor] = {}
     for use, d in zip(uses.entries, pulled, strict=True):
-        found |= use.factors(call, d, values[use.name].dtype)
-    return found
+        factors |= use.factors(call, d, values[use.name].dtype)
+    return factors

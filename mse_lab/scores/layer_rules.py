@@ -79,16 +79,16 @@ class _Experts:
 
     def pull_back(self, d: Tensor) -> tuple[Tensor, Tensor]:
         """Give the gradient in u, and w act(u), of every slot."""
-        found = []
+        slots = []
         for expert, token, weight in self._routes():
             u = self._apply(self.first, self.hidden[token], expert).requires_grad_()
             with torch.enable_grad():
                 act = self._activate(u)
             d_act = (d[token] * weight.to(d)) @ self._matrix("down_proj", expert)
             (d_u,) = torch.autograd.grad(act, u, d_act.to(act))
-            found.append((d_u, act.detach() * weight.to(act)))
+            slots.append((d_u, act.detach() * weight.to(act)))
         back = self._order.argsort()
-        d_u, active = (torch.cat(parts)[back] for parts in zip(*found, strict=True))
+        d_u, active = (torch.cat(parts)[back] for parts in zip(*slots, strict=True))
         return d_u, active
 
 
@@ -193,8 +193,8 @@ def _is_as_written(call: Call) -> bool:
     single = len(call.inputs) == len(call.results) == 1
     if not (type(module) in _CLOSED and stored and plain and single):
         return False
-    (x,), (found,) = call.inputs, call.run(call.values())
-    return agree(type(module).forward(module, x.to(found.device)), found)
+    (x,), (output,) = call.inputs, call.run(call.values())
+    return agree(type(module).forward(module, x.to(output.device)), output)
 
 
 def _closed_form(call: Call, gradients: list[Tensor]) -> Factors:
@@ -249,9 +249,9 @@ def _is_affine(call: Call) -> bool:
     # Any gradient would do whose entries differ.
     d = call.inputs[0].to(result)
     expected = torch.autograd.grad(result, list(values.values()), d, allow_unused=True)
-    found = _affine(call, [d])
+    factors = _affine(call, [d])
     return all(
-        gradient is not None and agree(found[local].values.sum(0), gradient)
+        gradient is not None and agree(factors[local].values.sum(0), gradient)
         for local, gradient in zip(values, expected, strict=True)
     )
 

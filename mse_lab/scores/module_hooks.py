@@ -40,14 +40,14 @@ def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """List the tensors in nested tuples, lists and dictionaries."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     map_tensors(note, value)
-    return found
+    return tensors
 
 
 def results_in(value: Any) -> list[Tensor]:
@@ -283,7 +283,7 @@ class ModuleHooks:
 
     def _backward(self, call: Call, gradients: Sequence[Tensor | None]) -> None:
         # None: a result that the loss does not depend on, one of several.
-        found = [
+        whole = [
             torch.zeros_like(call.results[at]) if d is None else d
             for at, d in enumerate(gradients)
         ]
@@ -291,7 +291,7 @@ class ModuleHooks:
             raise no_rule(call.owner, call.module, "its input is changed after the call")
         self.replaying = True
         try:
-            self.take_gradients(call, found)
+            self.take_gradients(call, whole)
         except NoExactScore as no:
             raise no_rule(call.owner, call.module, str(no)) from None
         finally:

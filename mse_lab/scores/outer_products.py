@@ -147,8 +147,8 @@ def _reduce_contracted(outer: OuterProducts, reference_RC: Tensor | None) -> Red
         table = _row_products(outer, part)
         table *= _with_later(columns, part)
         by_token = table.view(part.stop - part.start, tokens, -1, tokens)
-        found = by_token.sum((1, 3)).double()
-        gram[part, part.start :], gram[part.start :, part] = found, found.T
+        inner = by_token.sum((1, 3)).double()
+        gram[part, part.start :], gram[part.start :, part] = inner, inner.T
     if reference_RC is None:
         return Reduced(gram, products)
     for part in _row_slices(outer, count * tokens * columns.element_size()):

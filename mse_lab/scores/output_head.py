@@ -93,8 +93,8 @@ class SlicedHead:
         hidden, tokens = self._run(prompt, completions, padding)
         for name in self.names.values():
             recorder.expect(name)
-        found = _token_log_probs(self, recorder, hidden, tokens)
-        return sum_over_tokens(found, completions)
+        by_token = _token_log_probs(self, recorder, hidden, tokens)
+        return sum_over_tokens(by_token, completions)
 
     def _run(
         self, prompt: list[int], completions: Completions, padding: int

@@ -98,7 +98,7 @@ class PlainBackward:
         self, log_probs: LogProbs, prompt: list[int], some: Completions, padding: int
     ) -> Floats:
         """Differentiate the completions, one pass each; give log pi(Y_i | x), (N,)."""
-        found_N = np.zeros(len(some))
+        log_probs_N = np.zeros(len(some))
         # Another hash for each block, so that their errors are independent.
         seed = crc32(np.concatenate([prompt, *some.unpadded]).tobytes())
         for index in range(len(some)):
@@ -112,5 +112,5 @@ class PlainBackward:
                     log_prob.backward()
             if one is not None:
                 self._kept[""][index] = torch.from_numpy(one.vector)
-            found_N[index] = float(log_prob.detach())
-        return found_N
+            log_probs_N[index] = float(log_prob.detach())
+        return log_probs_N

@@ -117,9 +117,9 @@ class Recorder(ModuleHooks):
 
     def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
         """Take the factors of a call's parameters, by the module's rule."""
-        found = self._plan[call.owner].rule.factors(call, gradients)
+        factors = self._plan[call.owner].rule.factors(call, gradients)
         for local, name in call.names.items():
-            self.take_factor(name, found[local])
+            self.take_factor(name, factors[local])
 
     def _reduce(self, name: str) -> None:
         factors, parameter = self._factors.pop(name), self._policy.parameters[name]

@@ -134,9 +134,9 @@ def add_weighted_gradients(
         prefix = SharedPrefix(policy, prompt)
         cut = prefix.detached()
         for part in in_passes(distinct.lengths_N, max_batch or len(distinct)):
-            found = completion_log_probs(policy, cut, distinct[part])
-            (torch.from_numpy(weights_N[part]).to(found) * found).sum().backward()
-            log_probs[part] = found.detach().double().cpu().numpy()
+            of_part = completion_log_probs(policy, cut, distinct[part])
+            (torch.from_numpy(weights_N[part]).to(of_part) * of_part).sum().backward()
+            log_probs[part] = of_part.detach().double().cpu().numpy()
         prefix.backward(cut)
     return log_probs[place_N]
 

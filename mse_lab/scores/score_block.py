@@ -120,12 +120,12 @@ def score_block(
         for one in weighted
     ]
     shares = [one for one in totals if one.weights_N.any()]
-    found = _score_together(policy, prompt, distinct, reference, padding, how, shares)
+    scores = _score_together(policy, prompt, distinct, reference, padding, how, shares)
     return Scores(
-        gram_NN=found.gram_NN[np.ix_(place_N, place_N)],
-        products_N=found.products_N[place_N],
-        norms2={name: norms2_N[place_N] for name, norms2_N in found.norms2.items()},
-        log_probs_N=found.log_probs_N[place_N],
+        gram_NN=scores.gram_NN[np.ix_(place_N, place_N)],
+        products_N=scores.products_N[place_N],
+        norms2={name: norms2_N[place_N] for name, norms2_N in scores.norms2.items()},
+        log_probs_N=scores.log_probs_N[place_N],
     )
 
 
@@ -140,10 +140,10 @@ def _by_autograd(
     reference: Mapping[str, Tensor],
 ) -> dict[str, tuple[float, float]]:
     """Give ||W||^2 and <W, rbar> of a batch's first completion, in every parameter."""
-    found: dict[str, tuple[float, float]] = {}
+    figures: dict[str, tuple[float, float]] = {}
 
     def take(name: str, gradient: Tensor) -> None:
-        found[name] = (
+        figures[name] = (
             inner_product(gradient, gradient),
             inner_product(gradient, reference[name]),
         )
@@ -151,7 +151,7 @@ def _by_autograd(
     passes = plain_passes(policy, recomputed=how.recomputed, sliced=how.sliced)
     with passes as log_probs, gradient_hooks(policy, take):
         log_probs(prompt, batch, 0)[0].backward()
-    return found
+    return figures
 
 
 def score_difference(

@@ -45,8 +45,8 @@ def main(probe_file: str, out: str) -> None:
             for drawn in output.outputs:
                 tokens = list(drawn.token_ids)
                 pairs = zip(tokens, drawn.logprobs, strict=True)
-                own = [at[token].logprob for token, at in pairs]
-                line = {"prompt": prompt.id, "tokens": tokens, "engine_log_probs": own}
+                engine = [at[token].logprob for token, at in pairs]
+                line = {"prompt": prompt.id, "tokens": tokens, "engine_log_probs": engine}
                 file.write(json.dumps(line) + "\n")
 
 

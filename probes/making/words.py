@@ -43,8 +43,8 @@ def build_tokenizer(text: str) -> Qwen2Tokenizer:
         ends a turn of the chat template.
     """
     space = "Ġ"  # how byte-level vocabularies write a space
-    found = {word.replace(" ", space) for word in _JOINED.findall(text + _ROLES)}
-    words = sorted(found, reverse=True)  # a word with its space before the bare word
+    pieces = {word.replace(" ", space) for word in _JOINED.findall(text + _ROLES)}
+    words = sorted(pieces, reverse=True)  # a word with its space before the bare word
     merges = _merges(words)
     tokens = [END_OF_TEXT, TURN_START, TURN_END, *sorted(ByteLevel.alphabet())]
     tokens += [left + right for left, right in merges]

@@ -186,11 +186,11 @@ class Box(NamedTuple):
 
     def bounds(self, steps: Steps, first: float, count: int) -> Floats:
         """E Delta_i <= (1 - 2 mu eta + L mu eta^2) E Delta_{i-1} + L eta^2 M / 2, (T,)."""
-        found = [first]
+        gaps = [first]
         for eta in map(steps, range(1, count + 1)):
             kept = 1 - 2 * self.pull * eta + self.smooth * self.pull * eta**2
-            found.append(kept * found[-1] + self.smooth * eta**2 * self.noise / 2)
-        return np.array(found)
+            gaps.append(kept * gaps[-1] + self.smooth * eta**2 * self.noise / 2)
+        return np.array(gaps)
 
 
 def find_box(limit: Limit, rule: Rule, reach: float) -> Box:
@@ -350,12 +350,12 @@ def theorem_7() -> tuple[list[Finding], pd.DataFrame]:
     quantity = f"E N n Delta over c1 G + c2 + c3/(G-1), at G = {worst['group_size']:g}"
     ratio, off = worst["gap"] / worst["limit"], worst["error"] / worst["limit"]
     findings = [judge("Theorem 7, means over G", quantity, ratio, 1.0, off)]
-    found, error = fit_best_size(table["gap"].to_numpy(), table["error"].to_numpy())
-    quantity = f"log(G* - 1) fitted to runs, N = {BUDGET}: G* = {1 + np.exp(found):.2f}"
+    fitted, error = fit_best_size(table["gap"].to_numpy(), table["error"].to_numpy())
+    quantity = f"log(G* - 1) fitted to runs, N = {BUDGET}: G* = {1 + np.exp(fitted):.2f}"
     both = ("", best_size(limit.constants)), ("control: 2.41 for ", 1 + 2**0.5)
     for name, best in both:
         statement, predicted = f"{name}Theorem 7, best G", float(np.log(best - 1))
-        findings.append(judge(statement, quantity, found, predicted, error, 0.26))
+        findings.append(judge(statement, quantity, fitted, predicted, error, 0.26))
     return findings, table
 
 
@@ -413,7 +413,7 @@ def compose(bounds: pd.DataFrame, sizes: pd.DataFrame, law: pd.DataFrame) -> Fig
 def study(folder: Path) -> list[Finding]:
     """Test all statements; write `findings.csv` and the figure."""
     parts = [part() for part in (lemma_6, theorem_7, theorem_8)]
-    findings = [one for found, _ in parts for one in found]
+    findings = [one for judged, _ in parts for one in judged]
     findings += [*seen_and_unseen(), *corollary_9(), *corollary_10()]
     write_table(folder / "findings.csv", pd.DataFrame(findings))
     for name in ("theory.png", "theory.pdf"):

@@ -116,8 +116,8 @@ def judge_arm(table: pd.DataFrame, columns: Sequence[str]) -> Judged | None:
     if any(half.empty for half in halves):
         return None
     by_even, by_odd = (float(half.mean(axis=1).idxmax()) for half in halves)
-    own = np.where(table["seed"] % 2 == 0, by_odd, by_even)
-    rows = table[(table["step_size"] == own) & table["seed"].isin(wide.columns)]
+    chosen = np.where(table["seed"] % 2 == 0, by_odd, by_even)
+    rows = table[(table["step_size"] == chosen) & table["seed"].isin(wide.columns)]
     edge = {by_even, by_odd} & {wide.index.min(), wide.index.max()}
     return Judged(rows.set_index("seed")[[*columns]], (by_even, by_odd), bool(edge))
 
@@ -129,10 +129,10 @@ def over_seeds(number: Callable[[Floats], float], values_SA: Floats) -> Interval
     """Give a function of means over seeds, with Student's interval by the jackknife."""
     count = len(values_SA)
     without_S = (values_SA.sum(0) - values_SA) / (count - 1)
-    found, others_S = number(values_SA.mean(0)), np.array([*map(number, without_S)])
+    value, others_S = number(values_SA.mean(0)), np.array([*map(number, without_S)])
     error = np.sqrt((count - 1) / count * np.square(others_S - others_S.mean()).sum())
     reach = float(stats.t.ppf((1 + LEVEL) / 2, count - 1) * error)
-    return found, found - reach, found + reach
+    return value, value - reach, value + reach
 
 
 def logarithm(means_A: Floats) -> Floats:
@@ -148,19 +148,19 @@ def ratio_over_seeds(tops: pd.Series, bases: pd.Series) -> Interval:
     return top / base, *map(float, np.exp(ends))
 
 
-def compare_two(own: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
+def compare_two(top: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
     """Compare an arm with the base: gain, steps to the same J, best step size."""
-    gain, gain_low, gain_high = over_seeds(float, own.gains.to_numpy())
-    ratio, low, high = ratio_over_seeds(own.gains, base.gains)
-    curve_T, base_T = (one.values.mean().to_numpy(float) for one in (own, base))
+    gain, gain_low, gain_high = over_seeds(float, top.gains.to_numpy())
+    ratio, low, high = ratio_over_seeds(top.gains, base.gains)
+    curve_T, base_T = (one.values.mean().to_numpy(float) for one in (top, base))
     if curve_T[-1] <= base_T[-1]:
         taken = steps_T[-1] / steps_until(base_T, steps_T, curve_T[-1])
     else:
         taken = steps_until(curve_T, steps_T, base_T[-1]) / steps_T[-1]
-    best, base_best = (float(stats.gmean(one.chosen)) for one in (own, base))
+    best, base_best = (float(stats.gmean(one.chosen)) for one in (top, base))
     return {
-        "seeds": len(own.values),
-        "at_edge": own.at_edge,
+        "seeds": len(top.values),
+        "at_edge": top.at_edge,
         "gain": gain,
         "gain_low": gain_low,
         "gain_high": gain_high,
@@ -191,10 +191,10 @@ def compare(
     rows = []
     for expected in predicted.to_dict("records"):
         arm = Arm(*(expected[name] for name in Arm._fields))
-        own, base = judged.get(arm), judged.get(base_of(arm, settings))
-        if own and base:
-            found = compare_two(own, base, np.array([0.0, *steps]))
-            rows.append({**expected, "step": steps[-1], **found})
+        top, base = judged.get(arm), judged.get(base_of(arm, settings))
+        if top and base:
+            compared = compare_two(top, base, np.array([0.0, *steps]))
+            rows.append({**expected, "step": steps[-1], **compared})
     return pd.DataFrame(rows)
 
 
@@ -217,8 +217,8 @@ def judge_law(
         errors = {arm: error for arm, error in errors.items() if arm in judged}
         if errors:
             gains = pd.concat([judged[arm].gains for arm in errors], axis=1, join="inner")
-            found = fit_power(gains.to_numpy(), np.array([*errors.values()]))
-            rows.append((optimiser, step, len(errors), len(gains), *found))
+            power = fit_power(gains.to_numpy(), np.array([*errors.values()]))
+            rows.append((optimiser, step, len(errors), len(gains), *power))
     names = ("optimiser", "step", "arms", "seeds", "power", "power_low", "power_high")
     return pd.DataFrame(rows, columns=names)
 

@@ -74,8 +74,10 @@ class Task:
         tokens = [self.tokens[at] for at in some]
         drawn = draw_together(self.policy, tokens, uniforms_PNT, ids)
         return [
-            reward_completions(self.reward, own.texts(self.policy), prompt).values_N.mean()
-            for own, prompt in zip(drawn, prompts, strict=True)
+            reward_completions(
+                self.reward, completions.texts(self.policy), prompt
+            ).values_N.mean()
+            for completions, prompt in zip(drawn, prompts, strict=True)
         ]
 
     def rows(self, run: Run) -> Dataset:

@@ -47,7 +47,7 @@ def read(policy=None, **keys):
     """Read all of a line that a run reads."""
     line = line_of(**keys)
     tokens = line.read_tokens(policy or random_policy(), 6)
-    return tokens.tolist(), line.mask, line.own_log_prob
+    return tokens.tolist(), line.mask, line.policy_log_prob
 
 
 REFUSED = {
