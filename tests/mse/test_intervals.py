@@ -131,6 +131,14 @@ def test_degrees_of_like_prompts_add_up_and_of_unlike_ones_do_not():
     assert spread_of_means(groups).degrees == pytest.approx(1, rel=0.01)
 
 
+def test_a_claim_is_refuted_by_the_degrees_of_a_single_prompt():
+    """400 like prompts of three groups each: Student's p at two degrees, not at 800."""
+    groups = {"run": np.random.default_rng(0).standard_normal((400, 3))}
+    error = Statistic(0.0, groups, {}).error
+    refuted = Statistic(-4 * error, groups, {}).p_refuted()
+    assert refuted == pytest.approx(2 * stats.t.sf(4, 2))
+
+
 def test_degrees_know_heavy_tails():
     """One rare group of 64 that carries the variance is no evidence of its size."""
     groups = np.zeros((1, 64))
