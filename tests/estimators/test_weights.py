@@ -13,7 +13,6 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.objectives import grpo_loo_std, grpo_std, quantile
 
-FOUR = [1, 2, 3, 4]
 GROUP = [1, 0, 0, 0]
 BATCH = (GROUP, [1, 1, 0, 0])
 
