@@ -2,7 +2,6 @@
 
 import json
 
-import datasets
 import pandas as pd
 import pytest
 from fuzzing import CASES
@@ -183,24 +182,6 @@ def test_a_bad_prompt_set(case, tmp_path):
         load(source=write_lines(tmp_path / "p.jsonl", rows), **values)
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_run_on_a_data_set(write_probe, tmp_path):
-    """Its config.yaml, with every default spelt out, gives the same bytes again."""
-    import run_mse
-
-    (folder := tmp_path / "digits").mkdir()
-    rows = [{"question": one, "answer": f"#### {one[-1]}"} for one in ("1 2", "3", "2 2")]
-    datasets.Dataset.from_list(rows).to_parquet(folder / "test.parquet")
-    prompts = {"source": str(folder), "fields": FIELDS, "template": "none", "limit": 2}
-    path = write_probe(prompts=prompts, reward="gsm8k")
-    assert run_mse.main(["run", str(path), "--out", str(tmp_path / "a")]) == 0
-    again = tmp_path / "a/small/config.yaml"
-    assert run_mse.main(["run", str(again), "--out", str(tmp_path / "b")]) == 0
-    for name in ("mse.csv", "prompts.csv"):
-        first = (tmp_path / f"a/small/{name}").read_text().replace("small", "config")
-        assert (tmp_path / f"b/config/{name}").read_text() == first
-    assert "digits-0001" in first
 
 
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
