@@ -3,6 +3,7 @@
 Data of the first kind come from policies whose moments are exact sums over all completions.
 """
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -273,7 +274,7 @@ def test_random_prompts_add_c1_to_the_errors_and_to_the_law():
 
 
 def test_what_the_sentences_say():
-    """The paper's sqrt(c3/c1) beside ours, and shares with intervals."""
+    """The paper's sqrt(c3/c1) beside ours, shares with intervals, a size from which on."""
     fair, quiet = (wholes(e.judge_run(draw(kind))) for kind in ("fair", "quiet"))
     constants = draw("fair").table.constants
     paper = np.sqrt(constants.c3.item() / constants.c1.item())
@@ -281,6 +282,13 @@ def test_what_the_sentences_say():
     assert fair[s.BEST].number.estimate == draw("fair").table.best_group_size(LEVEL)
     assert "60 of 60 prompts, 100% (90 to 100)" in fair[s.VANILLA].sentence
     assert "Assumption 2, on which it rests, fails here." in quiet[s.VANILLA].sentence
+    start = int(re.search(r"within 5% from G = (\d+) on", fair[s.LIMIT].sentence)[1])
+    laws = [
+        [draw("fair").law_of(one, start - less).value for less in (0, 1)]
+        for one in ("grpo", "oracle")
+    ]
+    at, before = np.divide(*laws)
+    assert at <= 1.05 < before
 
 
 def degenerate(rewards, prompts=60, sizes=(4, 8)):
