@@ -92,7 +92,8 @@ def test_the_first_page_and_the_pretrained_model_s_lines_are_found():
     typed = [
         line for _, code in README["blocks"](page) for line in README["commands"](code)
     ]
-    assert {"pip install .", "mse-lab demo", "pip install '.[measure]'"} <= {*typed}
+    pinned = "pip install '.[measure]' -c requirements.lock"
+    assert {"pip install .", "mse-lab demo", pinned} <= {*typed}
     assert "python" in [language for language, _ in README["blocks"](page)]
     [lines] = README["of_pretrained"](ROOT / README["PRETRAINED"])
     assert lines[-1].startswith("mse-lab plan smollm2/icl --out ")
