@@ -80,17 +80,12 @@ class Evidence:
     held: bool = True  # Whether all built-in checks hold.
     warnings: tuple[str, ...] = ()
     drawn: SampledCounts | None = None  # None for a finished run.
-    run: Analysis | None = None  # Its replicates and reference.
+    law_only: bool = True  # Whether no replicates confirm the laws.
 
     @property
     def level(self) -> float:
         """Coverage of intervals."""
         return self.question.level
-
-    @property
-    def law_only(self) -> bool:
-        """Whether no replicates confirm the laws."""
-        return self.run is None or self.run.law_only
 
     def bound(self, prompts: int | None = None) -> Bound:
         """Bound ratios of costs, by the prompts at hand or as if there were so many."""
@@ -142,7 +137,7 @@ def evidence_of_run(
         entries=run.entries,
         held=run.held,
         warnings=tuple(run.warnings),
-        run=run,
+        law_only=run.law_only,
     )
 
 

@@ -8,9 +8,8 @@ loss, GRPO-type stands for it, and the rows say so.
 - A baseline that is one number a prompt, or one for all, has its best G at 1, by a law.
 - Estimators of the group's rewards alone are judged by their exact laws, rewards being 0
   and 1, at the size of least cost that a trainer would be set to.
-- Other unbiased estimators are judged by the run's replicates.
 
-Estimators whose mean no law gives are not judged.
+Estimators without a law are not judged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,11 +33,9 @@ from mse_lab.mse.loss import (
     GRPO_TYPE,
     Aim,
     find_aims,
-    find_direction,
     without_batch,
 )
 from mse_lab.mse.progress import steps_ratio
-from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.mse.rule import cheapest
 from mse_lab.probe.schema import EstimatorEntry
 
@@ -80,7 +77,7 @@ class PriceList:
         return entry if self.of_loss and entry is not None else "grpo"
 
     def _find_aims(self, entry: EstimatorEntry, sizes: Sequence[int]) -> dict[int, Aim]:
-        """Where an estimator points, by a law or by replicates; {} where that is unknown.
+        """Where an estimator points, by a law; {} where there is none.
 
         One that is biased has a direction only where ||g||^2 is significantly positive.
         """
@@ -111,7 +108,6 @@ class PriceList:
         """Price an estimator at the size of least cost; None where nothing gives it."""
         question, constant = self.evidence.question, without_batch(entry) in CONSTANT
         aims = self._find_aims(entry, [1] if constant else question.compared)
-        aims = aims or self._by_replicates(find_estimator(entry))
         if not aims:
             return None
         costs = {
@@ -120,30 +116,13 @@ class PriceList:
         size = cheapest(costs, question.settable)
         return size, self.price(aims[size])
 
-    def _by_replicates(self, estimator: Estimator) -> dict[int, Aim]:
-        """Where an unbiased estimator points, by the run's groups; {} without them."""
-        run, table = self.evidence.run, self.evidence.table
-        if run is None or self.evidence.law_only or not estimator.unbiased:
-            return {}
-        sizes = [
-            size for size in run.group_sizes if size >= max(estimator.smallest_group, 2)
-        ]
-        errors = measure_errors(run.pools, [estimator], sizes)
-        slope_P, aims, signal = np.ones(table.prompts), {}, table.samples.gradient2
-        for size in sizes:
-            within_P = errors[Key(estimator.name, size)].mean(-1)
-            direction = find_direction(table, slope_P, within_P)
-            aims[size] = Aim(size * direction.noise, signal, signal, None)
-        return aims
-
     def _others(self) -> dict[str, EstimatorEntry]:
         """The estimators to price beside the present one, by name."""
         others: dict[str, EstimatorEntry] = {
             "vanilla": "vanilla",
             "batch-mean": "batch-mean",
         }
-        entries = ("grpo", "best-constant-loo", TRAINERS_DEFAULT, *self.evidence.entries)
-        for entry in entries:
+        for entry in ("grpo", TRAINERS_DEFAULT, *self.evidence.entries):
             estimator = find_estimator(entry)
             if base_name(entry) not in _COMPARED and self._applies(estimator):
                 others[estimator.name] = entry

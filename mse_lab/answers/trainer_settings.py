@@ -25,13 +25,6 @@ DISPLAY_NAMES = {
     "grpo-std": "GRPO with std",
 }
 
-# What of an estimator no trainer's settings compute.
-UNREACHABLE = {
-    "best-constant-loo": (
-        "no trainer has every completion's score norm, which it takes; verl's "
-        "algorithm.adv_estimator=opo takes lengths in their place"
-    ),
-}
 NO_TRAINER = "no trainer has these weights among its settings"
 
 
@@ -62,4 +55,4 @@ def settings_for(trainer: str, estimator: str, size: int) -> str:
         if name in (lines := TRAINERS[one].lines):
             line = lines[name].format(size=size)
             return line if one == trainer else f"{TRAINERS[one].title}: {line}"
-    return UNREACHABLE.get(name, NO_TRAINER)
+    return NO_TRAINER

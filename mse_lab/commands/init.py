@@ -43,7 +43,9 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Write the probe."""
+    from mse_lab.formatting import wrap
     from mse_lab.probe.new_probe import Wanted, write_new
+    from mse_lab.report.rendering import screen_width
 
     trained = {}
     if arguments.source is not None:
@@ -59,5 +61,7 @@ def execute(arguments: Namespace) -> int:
         template=arguments.template,
         arguments=trained,
     )
-    print(write_new(arguments.model, arguments.prompts, arguments.out, ROOT, wanted))
+    said = write_new(arguments.model, arguments.prompts, arguments.out, ROOT, wanted)
+    for line in said.splitlines():
+        print(wrap(line, screen_width(), indent=6))
     return 0

@@ -296,9 +296,9 @@ def _describe(out: Path, read: _Read, root: Path) -> str:
             *describe_first(prompts, reward, text, what, chat=probe.prompts.chat),
         ]
     next_ones = {
-        "advise": "which group size: measured until it is known",
-        "run": "the errors of all estimators",
-        "plan": "how long that run will take",
+        "advise": "which group size to set",
+        "run": "all errors",
+        "plan": "how long that run takes",
     }
     typed = {f"{COMMAND_PREFIX} {name} {out}": what for name, what in next_ones.items()}
     width = max(map(len, typed)) + 4

@@ -230,7 +230,9 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     rows = [{"problem": "1 2", "answer": n % 3} for n in range(3)]
     write_lines(Path("digits.jsonl"), rows)
     assert run_mse.main(["init", "tiny", "digits.jsonl"]) == 0
-    assert "next: python run_mse.py advise tiny.yaml    which" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "next: python run_mse.py advise tiny.yaml    which" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     small = [f"pool={json.dumps({'reference': 16, 'replicate': 128})}"]
     small += ["interval.resamples=100", "sampling.max_new_tokens=2"]
     words = [word for one in small for word in ("--set", one)]
