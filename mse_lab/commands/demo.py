@@ -15,6 +15,7 @@ NEXT = f"""\
 That was tiny/base, a small checkpoint that comes with mse_lab, on 60 prompts.
 Its results lie in
   {{folder}}
+  {COMMAND_PREFIX} advise {RUN} --completions-per-step 1024    at your batch
   {COMMAND_PREFIX} report {RUN}             all of it on one page, in results/{RUN}
   {COMMAND_PREFIX} claims {RUN}             the paper's statements, judged by it
 Your logs, of TRL, verl and others:
