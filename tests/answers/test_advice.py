@@ -136,6 +136,7 @@ def test_kept_as_data_and_read_again(known, tmp_path):
     best = Estimate(4.0, 3.0, math.inf)
     for one in (found, replace(found, best=best)):
         write_json(path, one.as_dict())
+        assert one.as_dict()["num_generations"] == one.set_to  # TRL's name of it.
         again = restore_advice(path)
         assert again.as_dict() == one.as_dict()
         assert again.best == pytest.approx(one.best, rel=1e-4)

@@ -107,6 +107,8 @@ def test_the_place_by_hand():
     assert found.best_baseline.value == pytest.approx(7 / 16)
     assert found.rho.value == pytest.approx((7 / 16) / (9 / 16))
     assert found.line == pytest.approx(1 / 3)
+    graded = find_regime(moments, False, 0.95)
+    assert np.isnan([*graded.rho, graded.line]).all()
 
 
 def test_rewards_that_are_not_0_and_1_have_b_and_no_rho():

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 from pydantic import BaseModel
+from scipy import stats
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mse_lab
@@ -246,14 +247,18 @@ def test_the_false_verdicts_are_those_of_their_table():
 
 
 def test_the_noticed_changes_are_those_of_their_table():
-    table = pd.read_csv(ROOT / "results/mutations.csv")
-    before, now = (
-        (table[table.commit == commit].tests == "noticed").sum()
-        for commit in table.commit.unique()
+    tests = pd.read_csv(ROOT / "results/mutations.csv").groupby("commit", sort=False).tests
+    noticed, drawn = tests.agg(lambda one: (one == "noticed").sum()), tests.size()
+    said = [f"{noticed[one]} of {drawn[one]} at {one}" for one in drawn.index]
+    low, high = (
+        round(100 * end)
+        for end in stats.binomtest(noticed.iloc[-1], drawn.iloc[-1]).proportion_ci(
+            method="wilson"
+        )
     )
-    assert len(table) == 2 * 200
-    assert f"noticed {before} at 808d59b, and {now} at e20abdd" in TRUST
-    assert f"| {before / 2:.0f}% at 808d59b, {now / 2:.0f}% now |" in TRUST
+    assert f"{', '.join(said[:-1])} and {said[-1]}, {low} to {high}%" in TRUST
+    *before, now = (f"{share:.0f}%" for share in 100 * noticed / drawn)
+    assert f"| {', '.join(before)}, then {now} |" in TRUST
 
 
 def test_the_pages_are_ten_and_short():
