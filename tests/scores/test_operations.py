@@ -12,7 +12,7 @@ from mse_lab.policy.log_probabilities import (
     sequence_log_probs,
 )
 from mse_lab.scores import recorder
-from mse_lab.scores.score_block import Scoring, score_block
+from mse_lab.scores.score_block import WHOLE, Scoring, score_block
 from mse_lab.scores.scoring_plan import find_plan
 from plain_scores import PROMPT, random_reference, some_completions
 
@@ -69,7 +69,7 @@ def test_a_shared_prompt_is_run_once(policy):
     assert after == forward(5, longest, longest)
 
 
-def scored(policy, how=None):
+def scored(policy, how=WHOLE):
     """Operations of scoring a block of six, and tokens read of each."""
     completions, reference = some_completions(policy, 6), random_reference(policy)
     find_plan(policy)  # made once for a policy, and none of a block
