@@ -42,7 +42,11 @@ from probes.studies.training_runs import AfterSteps, StudyTrainer, Task, make_tr
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDIES = {"tiny-base": "training-law", "smollm2-icl": "training-law-smollm2"}
+STUDIES = {
+    "tiny-base": "training-law",
+    "smollm2-icl": "training-law-smollm2",
+    "advised-size": "advised-size",
+}
 ETA = 0.5
 ARM = {
     "optimiser": "sgd",

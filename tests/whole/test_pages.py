@@ -332,6 +332,19 @@ def test_the_power_of_the_law_is_that_of_its_study(optimiser):
     assert powers[-1] in README
 
 
+def test_the_gains_of_the_advised_size_are_those_of_their_study():
+    table = pd.read_csv(ROOT / "results/advised-size/comparison.csv")
+    rows = table[table["group_size"] == 8]
+    ratios = "gain_ratio", "gain_ratio_low", "gain_ratio_high"
+    for count, (early, late) in rows.groupby("completions_per_step").indices.items():
+        predicted = rows.iloc[early]["predicted_gain_ratio"]
+        cells = [in_brackets(rows.iloc[at], *ratios) for at in (early, late)]
+        assert f"| {count} | {predicted:.2f} | {' | '.join(cells)} |" in TRAINING
+        assert cells[1] in re.sub(r"\s+", " ", README)
+    last = rows[rows["step"] == 12]
+    assert sorted(last["gain_ratio_high"] < 1) == [False, True, True]
+
+
 def test_the_trainings_of_the_pretrained_model_are_those_of_their_study():
     table = pd.read_csv(ROOT / "results/training-law-smollm2/comparison.csv")
     rows = table[(table["step"] == 8) & (table["group_size"] != 4)]
