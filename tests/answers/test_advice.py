@@ -125,6 +125,7 @@ def test_a_saving_in_steps_is_smaller_than_in_completions(known):
     steps = 1 - (256 * gradient2 + to) / (256 * gradient2 + at)
     assert standard_errors(found.steps_saved, steps) < 4
     assert 0 < found.steps_saved.value < found.saves.value
+    assert found.saves.low < found.saves.value < found.saves.high < 1
     unknown = make_advice(evidence(pools, setting))
     assert unknown.steps_saved is None
     assert unknown.saves.value == pytest.approx(found.saves.value, rel=0.05)
