@@ -139,7 +139,6 @@ def test_any_supplied_line(changes):
     if found is not None:
         [found] = found
         assert found.token_ids is not None or found.completion is not None
-        log_prob = answer_or_one_line(found.read_log_prob, 1)
-        assert log_prob is None or not np.isinf(log_prob)
+        assert not np.isinf(found.policy_log_prob)
         reward = answer_or_one_line(found.read_reward)
         assert reward is None or abs(reward) <= LARGEST
