@@ -169,6 +169,7 @@ def refused(tmp_path, capsys):
     """Return a function that runs the command line in process and gives its complaint."""
 
     def attempt(*words):
+        capsys.readouterr()
         assert run_mse.main([*map(str, words)]) == 2
         printed = capsys.readouterr().err.splitlines()
         lines = [line for line in printed if line.startswith("run_mse.py: ")]
