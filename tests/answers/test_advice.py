@@ -16,9 +16,11 @@ from mse_lab.answers.advice import STEPS, beats_vanilla_from, make_advice
 from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
 from mse_lab.answers.prices import PriceList
 from mse_lab.errors import InputError
+from mse_lab.mse.bounds import bound_ratios
 from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import find_aims
+from mse_lab.mse.rule import price_sizes
 from mse_lab.mse.samples import Samples
 from mse_lab.probe.probe_files import parse_probe
 from mse_lab.probe.training import DEFAULT, fits, read_training
@@ -32,6 +34,7 @@ from populations import (
     advise_on,
     brute_force,
     choose,
+    evidence_of,
     exact,
     exact_best,
     exact_mse,
@@ -324,11 +327,29 @@ def test_samples_and_their_law(rewards, completions, of_loss):
         )
     )
     assert found.of_loss == of_loss
+    assert found.held is True
     assert (found.completions, found.stopped) == (200 * completions, "regret")
     assert math.isnan(found.best_constant.low)
     assert found.prices[0].estimator == (
         "grpo-std(eps=0.0001, length=token-batch)" if of_loss else "grpo"
     )
+
+
+def test_a_finished_run_is_looked_at_once_and_samples_again_and_again(known):
+    some = choose(known[0], np.arange(100))
+    drawn = Samples.of(some.sample(np.random.default_rng(0), 16))
+    for one, looked in ((evidence(known[1]), False), (evidence_of(drawn), True)):
+        priced = price_sizes(one.table, one.question).grpo
+        found, right, wrong = (
+            bound(priced)
+            for bound in (
+                one.bound(),
+                bound_ratios(one.table, LEVEL, looked=looked),
+                bound_ratios(one.table, LEVEL, looked=not looked),
+            )
+        )
+        np.testing.assert_array_equal(found, right)
+        assert not np.allclose(found, wrong)
 
 
 def test_a_set_of_prompts_is_spoken_of_alone(known):

@@ -30,6 +30,7 @@ from mse_lab.answers import statements as s
 from mse_lab.answers.claims import judge
 from mse_lab.errors import InputError
 from mse_lab.estimators.baselines import centred, grpo, vanilla
+from mse_lab.formatting import number
 from simulated import Design, analysed
 from simulated import make_design as make_plain
 
@@ -117,6 +118,8 @@ def test_the_order_of_runs(kinds, verdict):
     [*_, whole] = [one for one in e.judge_runs(runs) if one.group_size is None]
     assert (whole.about, whole.verdict) == (s.ORDER, verdict)
     assert whole.runs == tuple(run.name for run in runs)
+    gradients = " -> ".join(number(run.pools.aggregate_norm2) for run in runs)
+    assert f"||g||^2 goes {gradients}, so" in whole.sentence
 
 
 @pytest.mark.parametrize("kind", ["fair", "quiet", "loud"])
@@ -129,6 +132,7 @@ def test_the_law_alone_does_not_contradict_the_replicates(kind):
         assert by_law[about].verdict == OPEN
         assert e.UNTESTED in by_law[about].sentence
     other = replace(norms_only(draw("small", sizes=(4, 8, 32))), name="b")
+    assert "By the law alone, for there are no" in by_law[s.FALLS].sentence
     order = e.judge_runs([draw("fair", sizes=(4, 8, 32)), other])[-4]
     assert order.verdict == HOLDS
     assert "By the law alone, for want of replicates: b." in order.sentence
@@ -289,6 +293,20 @@ def test_what_the_sentences_say():
     ]
     at, before = np.divide(*laws)
     assert at <= 1.05 < before
+    assert "Weighted by E||W||^2, the best baseline b* is " in fair[s.ON_AVERAGE].sentence
+    near = e.judge_run(draw("fair", sizes=(4, 32, 64)))
+    assert {one.group_size for one in near if one.about == s.NEAR_FROM_32} >= {32, 64}
+
+
+def test_a_best_size_between_two_others_is_no_edge():
+    """Of 2, 8 and 64 the law's best is 8."""
+    sizes = {"between": (2, 8, 64), "edge": (2, 8)}
+    said = {
+        place: e.theorem_7(draw("fair", sizes=some))[0].remark
+        for place, some in sizes.items()
+    }
+    assert "no minimum was seen" in said["edge"]
+    assert "no minimum was seen" not in said["between"]
 
 
 def degenerate(rewards, prompts=60, sizes=(4, 8)):

@@ -38,6 +38,8 @@ def test_groups_of_one_run_stay_paired():
     ratio = ((one * 3.0) / one).interval(0.95)
     assert ratio == pytest.approx((3, 3, 3))
     assert one.interval(0.95).low < 2 < one.interval(0.95).high
+    plain = replace(one, bootstrap=None)
+    assert (plain + one).bootstrap is (one + plain).bootstrap is BOOTSTRAP
 
 
 def test_intervals_over_prompts_hold_the_estimate_and_repeat():

@@ -98,6 +98,7 @@ def test_a_loss_without_a_law_has_no_cost():
     assert find_aims(table, {"name": "grpo-std", "eps": 1e-4}, [4]) == {}
     assert costs_of_loss(table, DEFAULT.estimator, 8, [4], 0) == {}
     assert set(costs_of_loss(table, "vanilla", 8, [4], 0)) == {1, 4, 8}
+    assert set(find_aims(table, "grpo", [1, 2])) == {2}
 
 
 def test_the_best_size_is_bracketed_where_cost_rises_at_the_last():

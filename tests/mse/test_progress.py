@@ -79,6 +79,13 @@ def test_by_hand():
     assert ratio == pytest.approx(expected)
 
 
+def test_a_biased_estimators_progress_by_hand():
+    """c^2 / (1 + noise / (N ||hbar||^2)) = 0.5 / (1 + 12 / (2 * 3))."""
+    known = table(gradient2=2.0)
+    figures = (np.full_like(known.samples.c1, one) for one in (12, 3, 2, 0.5))
+    assert progress(known, Aim(*figures), 2, LEVEL).value == pytest.approx(0.5 / 3)
+
+
 def test_the_step_size_follows_one_plus_the_error():
     """Halving a batch of N = ns: (1 + 1) / (1 + 2) for SGD, its root for Adam."""
     known = table(gradient2=2.0)
