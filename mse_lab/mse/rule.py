@@ -153,13 +153,11 @@ def price_sizes(table: PromptTable, question: Question) -> Prices:
         if size > 1
     }
     other = Priced(grpo, completions, linear=True)
-    if entry is None:
-        return Prices(None, other, stands_in=True)
-    kept = without_batch(entry)
+    kept = None if entry is None else without_batch(entry)
     if kept in GRPO_TYPE:
         return Prices(other, other, stands_in=True)
     of_two_values = table.binary or table.values is not None
-    if not (kept in CONSTANT or table.knows_gradient(question.level)):
+    if entry is None or not (kept in CONSTANT or table.knows_gradient(question.level)):
         return Prices(None, other, of_two_values)
     some = [size for size in question.compared if size <= max(MOST_WITH_LAW, 2 * present)]
     costs = costs_of_loss(table, entry, present, some, completions)

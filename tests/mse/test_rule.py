@@ -179,6 +179,7 @@ def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
     unsure = Question(std, level=1 - 1e-15)  # Nothing is significant at that.
     assert price_sizes(table, unsure)[::2] == (None, True)
     assert price_sizes(graded, unsure)[::2] == (None, False)
+    assert price_sizes(graded, Question(None))[::2] == (None, False)
     bound, question = bound_ratios(table, LEVEL, looked=False), Question(std)
     assert rule_by_costs(found["binary"], bound, question).of_loss
     others = {
