@@ -22,13 +22,13 @@ from transformers import TrainerCallback
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.advice_evidence import Evidence, ask
 from mse_lab.api.advise import sample_evidence
+from mse_lab.config.training import interpret
 from mse_lab.console import ending
+from mse_lab.data.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.formatting import share
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
 from mse_lab.mse.zero_variance import modelled_share
-from mse_lab.probe.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
-from mse_lab.probe.training import interpret
 from mse_lab.report.advice_files import advise_samples
 from mse_lab.report.advice_report import advice_headline
 from mse_lab.results.tables import interval_columns

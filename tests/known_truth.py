@@ -15,12 +15,12 @@ import pandas as pd
 
 from enumerated import enumerate_policy
 from models import write_checkpoint
+from mse_lab.config.probe_files import load_probe
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.rewards import integer
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import integer
 from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute_run
 

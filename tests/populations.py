@@ -7,14 +7,14 @@ from functools import cache
 import numpy as np
 
 from mse_lab.answers.advice_evidence import ask, evidence_of_samples
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.training import DEFAULT
 from mse_lab.mse.constants import Constants, find_constants
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.training import DEFAULT
 from simulated import Design, analysed, make_design
 
 POPULATION, PROMPTS = 4000, 60

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.schema import Prompts
+from mse_lab.config.schema import Prompts
+from mse_lab.data.prompts import load_prompts
 
 ROOT = Path(__file__).resolve().parents[1]
 

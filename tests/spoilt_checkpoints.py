@@ -2,8 +2,8 @@
 
 import json
 
+from mse_lab.config.probe_files import parse_probe
 from mse_lab.policy.policy import load_policy
-from mse_lab.probe.probe_files import parse_probe
 
 
 def probe_of(path, **model):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+DATA = {"records", "config", "data"}
 GROUND = {"errors", "arrays", "console", "version", "formatting", "project", "removed"}
 
 # What each folder may import, from the ground up.
@@ -23,20 +24,22 @@ MAY_IMPORT = {
     "removed": set(),
     "formatting": set(),
     "console": {"errors", "project"},
-    "probe": GROUND,
-    "policy": GROUND | {"probe"},
-    "scores": GROUND | {"probe", "policy"},
-    "estimators": GROUND | {"probe"},
-    "mse": GROUND | {"probe", "estimators"},
-    "results": GROUND | {"probe", "estimators", "mse"},
-    "run": GROUND | {"probe", "policy", "scores", "estimators", "mse", "results"},
-    "logs": GROUND | {"probe", "mse"},
-    "answers": GROUND | {"probe", "estimators", "mse", "results"},
-    "report": GROUND | {"probe", "estimators", "mse", "results", "answers", "logs"},
+    "records": GROUND,
+    "config": GROUND | {"records"},
+    "data": GROUND | {"records", "config"},
+    "policy": GROUND | DATA,
+    "scores": GROUND | DATA | {"policy"},
+    "estimators": GROUND | DATA,
+    "mse": GROUND | DATA | {"estimators"},
+    "results": GROUND | DATA | {"estimators", "mse"},
+    "run": GROUND | DATA | {"policy", "scores", "estimators", "mse", "results"},
+    "logs": GROUND | DATA | {"mse"},
+    "answers": GROUND | DATA | {"estimators", "mse", "results"},
+    "report": GROUND | DATA | {"estimators", "mse", "results", "answers", "logs"},
     "": {"errors", "version", "api.advise", "api.measure", "api.result", "api.rollouts"},
 }
 MAY_IMPORT["api.result"] = GROUND | {"answers", "results", "report"}
-MAY_IMPORT["api.result"] |= {"probe.training"}
+MAY_IMPORT["api.result"] |= {"config.training"}
 MAY_IMPORT["api.rollouts"] = GROUND | {"logs", "report"}
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
@@ -84,7 +87,7 @@ def modules():
 
 
 def name_of(path):
-    """Name a file from the package down, without the suffix: ('probe', 'rewards')."""
+    """Name a file from the package down, without the suffix: ('data', 'rewards')."""
     return path.relative_to(ROOT / "mse_lab").with_suffix("").parts
 
 
@@ -110,7 +113,7 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("report", "from trl import GRPOTrainer"),
         ("estimators", "from mse_lab import mse"),
         ("mse", "from mse_lab.results.tables import mse_table"),
-        ("errors", "import mse_lab.probe.schema"),
+        ("errors", "import mse_lab.config.schema"),
         ("api.result", "from mse_lab.run.in_memory import measure_model"),
         ("run", "from mse_lab.api.measure import measure"),
     ],

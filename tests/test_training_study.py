@@ -10,13 +10,13 @@ import torch
 import yaml
 
 from models import draw
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.sampling import next_log_probabilities
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.streams import uniforms
 from plain_scores import autograd_scores
 from probes.studies import training
 from probes.studies.training_design import (

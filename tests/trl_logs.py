@@ -6,7 +6,7 @@ import json
 import warnings
 from pathlib import Path
 
-from mse_lab.probe.prompt_templates import TEMPLATES
+from mse_lab.config.prompt_templates import TEMPLATES
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE = ROOT / "probes" / "tiny" / "base"
@@ -42,7 +42,7 @@ def train_with_logs(
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
 
-    from mse_lab.probe.rewards import REWARDS
+    from mse_lab.data.rewards import REWARDS
 
     def right(completions, completion_ids, answer, id, log_extra, **columns):
         if with_ids:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import transformers
 
 import mse_lab
-from mse_lab.probe.prompt_templates import load_template
+from mse_lab.config.prompt_templates import load_template
 
 ROOT = Path(__file__).resolve().parents[1]
 BASE, SET = ROOT / "probes/tiny/base", ROOT / "probes/prompts/arithmetic-tiny.jsonl"

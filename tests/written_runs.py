@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from mse_lab.probe.probe_files import dump_probe, parse_probe
+from mse_lab.config.probe_files import dump_probe, parse_probe
 from mse_lab.results.analysis import analyse_run
 from mse_lab.results.checks import Check
 from mse_lab.results.files import write_json, write_table, write_text

@@ -22,6 +22,8 @@ import numpy as np
 from mse_lab.answers.advice_evidence import Evidence, UserSetting
 from mse_lab.answers.prices import Price, PriceList
 from mse_lab.arrays import Floats, divide
+from mse_lab.config.training import Setting, change_to, fits
+from mse_lab.data.streams import stream
 from mse_lab.errors import InputError
 from mse_lab.formatting import percent
 from mse_lab.mse import progress
@@ -31,8 +33,6 @@ from mse_lab.mse.loss import Aim, find_aims
 from mse_lab.mse.regime import Regime
 from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, SIZES, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
-from mse_lab.probe.streams import stream
-from mse_lab.probe.training import Setting, change_to, fits
 from mse_lab.results.files import as_data
 
 # Completions a step of the table of progress, beside the user's own.

@@ -13,6 +13,8 @@ import numpy as np
 
 from mse_lab.answers.trainer_settings import name_estimator
 from mse_lab.arrays import Floats
+from mse_lab.config.schema import EstimatorEntry, Probe
+from mse_lab.config.training import Setting, fits
 from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
@@ -30,8 +32,6 @@ from mse_lab.mse.rule import (
     rule_by_looks,
 )
 from mse_lab.mse.samples import Samples
-from mse_lab.probe.schema import EstimatorEntry, Probe
-from mse_lab.probe.training import Setting, fits
 from mse_lab.results.analysis import Analysis
 
 

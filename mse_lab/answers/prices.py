@@ -26,6 +26,7 @@ from mse_lab.answers.trainer_settings import (
     name_estimator,
     reachable,
 )
+from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.loss import (
@@ -37,7 +38,6 @@ from mse_lab.mse.loss import (
 )
 from mse_lab.mse.progress import steps_ratio
 from mse_lab.mse.rule import cheapest
-from mse_lab.probe.schema import EstimatorEntry
 
 # Estimators of a probe that are not judged: others stand for them, or no training can
 # know what they do.

@@ -5,13 +5,13 @@ over tokens. TRL's mean-centred weights are (G-1)/G times these, and TRL divides
 the longest completion allowed; both are factors, which the learning rate absorbs. The
 settings hold for one update a batch, where nothing is clipped. With one completion a prompt
 verl's rloo subtracts nothing and OpenRLHF's reinforce the batch's mean; TRL refuses it. The
-lines to type stand in `probe/trainers.yaml`, with the versions that they are of.
+lines to type stand in `config/trainers.yaml`, with the versions that they are of.
 """
 
+from mse_lab.config.schema import EstimatorEntry
+from mse_lab.config.trainers import TRAINERS
+from mse_lab.config.training import DEFAULT
 from mse_lab.estimators import find_estimator
-from mse_lab.probe.schema import EstimatorEntry
-from mse_lab.probe.trainers import TRAINERS
-from mse_lab.probe.training import DEFAULT
 
 # What TRL and verl compute by default: the group's spread divides, and the mean is over the
 # tokens of the batch.

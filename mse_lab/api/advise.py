@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
+from mse_lab.config.schema import PromptPopulation
+from mse_lab.config.training import Setting, read_training
 from mse_lab.errors import InputError, is_count, is_share, shown
 from mse_lab.mse.rule import TOLERANCE, Question
 from mse_lab.mse.samples import Samples
-from mse_lab.probe.schema import PromptPopulation
-from mse_lab.probe.training import Setting, read_training
 from mse_lab.report.advice_files import advise_samples
 from mse_lab.results.checks import none_failed
 

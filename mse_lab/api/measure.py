@@ -23,11 +23,11 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.api.result import Result
+from mse_lab.config.schema import EstimatorEntry, IntervalMethod, PromptPopulation
+from mse_lab.config.training import read_training
+from mse_lab.data.foreign_code import load_extra
 from mse_lab.errors import InputError, shown
 from mse_lab.mse.pools import Pools
-from mse_lab.probe.foreign_code import load_extra
-from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, PromptPopulation
-from mse_lab.probe.training import read_training
 from mse_lab.results.analysis import Analysis
 
 if TYPE_CHECKING:

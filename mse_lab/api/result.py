@@ -9,9 +9,9 @@ import pandas as pd
 
 from mse_lab.answers import advice
 from mse_lab.answers.advice_evidence import Evidence, evidence_of_run
+from mse_lab.config.training import DEFAULT, Setting
 from mse_lab.errors import InputError, nearest
 from mse_lab.formatting import wrap
-from mse_lab.probe.training import DEFAULT, Setting
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, none_failed
 from mse_lab.results.finished_run import Tables

@@ -27,7 +27,7 @@ from mse_lab.errors import InputError, NoAnswer
 
 if TYPE_CHECKING:
     from mse_lab.answers.advice import Advice
-    from mse_lab.probe.schema import Probe
+    from mse_lab.config.schema import Probe
     from mse_lab.run.processes import Processes
 
 HELP = "whether to keep the group size, and what to set"
@@ -52,7 +52,7 @@ def add_arguments(parser: Parser) -> None:
 
 def _find_probe(name: str, run: Path) -> str | None:
     """Name a probe's results; None if the name is a run whose probe is not there."""
-    from mse_lab.probe.probe_files import probe_file, probe_name
+    from mse_lab.config.probe_files import probe_file, probe_name
 
     try:
         return probe_name(probe_file(name, ROOT), ROOT)
@@ -100,8 +100,8 @@ def _read(run: Path, probe: str | None, arguments: Namespace) -> Advice:
             f"--budget: {run} is measured, and nothing more is drawn; leave it out, or "
             "measure anew with --fresh"
         )
+    from mse_lab.config.training import find_setting
     from mse_lab.mse.rule import TOLERANCE
-    from mse_lab.probe.training import find_setting
     from mse_lab.report.advice_files import advise_run
     from mse_lab.results.finished_run import read_probe
 
@@ -162,7 +162,7 @@ def measure_until_answered(arguments: Namespace, processes: Processes) -> int:
 
 def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
     """Measure a probe at each checkpoint, in its own folder: `measure_until_answered`."""
-    from mse_lab.probe.checkpoints import at_checkpoint, find_checkpoints
+    from mse_lab.config.checkpoints import at_checkpoint, find_checkpoints
 
     if len(arguments.names) > 1:
         raise InputError("--checkpoints: of which probe? give one probe")
@@ -191,8 +191,8 @@ def _sample(
     Raises:
         NoAnswer: The completions do not tell anything.
     """
+    from mse_lab.config.training import find_setting
     from mse_lab.mse.rule import TOLERANCE
-    from mse_lab.probe.training import find_setting
 
     training = read_training_options(arguments, probe.training)
     probe = probe.model_copy(update={"training": training})

@@ -10,7 +10,7 @@ from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.project import PROJECT
 
 if TYPE_CHECKING:
-    from mse_lab.probe.schema import Probe
+    from mse_lab.config.schema import Probe
     from mse_lab.run.prepare import RunSpec
     from mse_lab.run.processes import Processes
 
@@ -28,7 +28,7 @@ def find_run(name: str) -> Path:
     Results in the working folder come before those in the project.
     """
     if name.endswith((".yaml", ".yml")):
-        from mse_lab.probe.probe_files import probe_name
+        from mse_lab.config.probe_files import probe_name
 
         name = probe_name(Path(name), ROOT)
     paths = [Path(name), RESULTS / name, ROOT / "results" / name]
@@ -156,7 +156,7 @@ class Parser(argparse.ArgumentParser):
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:
     """Read names and probes, all before any is measured, so that a wrong one is refused."""
-    from mse_lab.probe.probe_files import load_probe, probe_file, probe_name
+    from mse_lab.config.probe_files import load_probe, probe_file, probe_name
 
     paths: dict[str, Path] = {}
     for path in (probe_file(name, ROOT) for name in names):

@@ -43,8 +43,8 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Write the probe."""
+    from mse_lab.data.new_probe import Wanted, write_new
     from mse_lab.formatting import wrap
-    from mse_lab.probe.new_probe import Wanted, write_new
     from mse_lab.report.rendering import screen_width
 
     trained = {}

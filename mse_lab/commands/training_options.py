@@ -11,7 +11,7 @@ from mse_lab.commands.command_line import Parser, any_group_size, completions, p
 from mse_lab.errors import InputError, listed, nearest
 
 if TYPE_CHECKING:
-    from mse_lab.probe.schema import Training
+    from mse_lab.config.schema import Training
 
 # What follows it belongs to the trainer.
 TRAINING_OPTION = "--training"
@@ -44,8 +44,8 @@ def read_training_options(
     arguments: Namespace, of_probe: Training | None
 ) -> Training | None:
     """Read what the user trains with: the options, over the probe's `training`."""
-    from mse_lab.probe.schema import Training
-    from mse_lab.probe.trainers import TRAINERS
+    from mse_lab.config.schema import Training
+    from mse_lab.config.trainers import TRAINERS
 
     given = {
         "config": arguments.config,

@@ -25,6 +25,9 @@ import numpy as np
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from mse_lab.arrays import LARGEST, Floats
+from mse_lab.config.schema import EstimatorEntry, Positive
+from mse_lab.data.foreign_code import guard, load_function, protect
+from mse_lab.data.identity import identify_named
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.estimators.baselines import (
     best_constant,
@@ -54,9 +57,6 @@ from mse_lab.estimators.objectives import (
     pass_at_k,
     quantile,
 )
-from mse_lab.probe.foreign_code import guard, load_function, protect
-from mse_lab.probe.identity import identify_named
-from mse_lab.probe.schema import EstimatorEntry, Positive
 
 
 @dataclass(frozen=True)

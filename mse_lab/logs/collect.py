@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.mse.mismatch import token_divergences
-from mse_lab.probe.records import IDENTITIES, MOST_LOG, PART, Records
+from mse_lab.records.records import IDENTITIES, MOST_LOG, PART, Records
 
 OTHER = "others."  # Begins the name of the column of an id that is not used.
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs.forms import Form, GivenColumns, recognise
-from mse_lab.probe.plain_text import reading
-from mse_lab.probe.rows import ROW_SUFFIXES, Faults, head_of, may_hold_rows
+from mse_lab.records.plain_text import reading
+from mse_lab.records.rows import ROW_SUFFIXES, Faults, head_of, may_hold_rows
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.probe.records import IDENTITIES, PART, RECORD_NAMES, SYNONYMS
+from mse_lab.records.records import IDENTITIES, PART, RECORD_NAMES, SYNONYMS
 
 # The names of a record that a log has: not those of a run alone.
 NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]

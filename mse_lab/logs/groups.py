@@ -22,7 +22,7 @@ from mse_lab.logs.find_logs import LeftOut
 from mse_lab.logs.forms import refuse_total
 from mse_lab.logs.read_logs import Log
 from mse_lab.mse.zero_variance import equal_share
-from mse_lab.probe.records import PART
+from mse_lab.records.records import PART
 
 # Rewards this near, as floats of 32 bits, are equal: as trainers' isclose of a group's
 # standard deviation and zero.

@@ -11,8 +11,8 @@ from mse_lab.errors import InputError
 from mse_lab.logs.collect import Collector
 from mse_lab.logs.find_logs import LeftOut, LogSource, find_logs
 from mse_lab.logs.forms import Form, GivenColumns, recognise, refuse_unseen
-from mse_lab.probe.records import Records, read_records
-from mse_lab.probe.rows import Faults, Rows, frame_rows, read_rows
+from mse_lab.records.records import Records, read_records
+from mse_lab.records.rows import Faults, Rows, frame_rows, read_rows
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import pandas as pd
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs.find_logs import LeftOut
-from mse_lab.probe.records import PART
+from mse_lab.records.records import PART
 
 _FUNCTION = re.compile(r"rewards/(.+)/mean")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")

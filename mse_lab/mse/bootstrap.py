@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.probe.streams import stream
+from mse_lab.data.streams import stream
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,12 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from mse_lab.arrays import LARGEST, Floats, divide
+from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.constants import Constants, mse_times_budget
 from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw
 from mse_lab.mse.prompt_samples import raise_to_zero
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.probe.schema import EstimatorEntry
 
 
 class Direction(NamedTuple):

@@ -20,6 +20,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Literal, NamedTuple, Self
 
 from mse_lab.arrays import Floats
+from mse_lab.config.schema import EstimatorEntry
+from mse_lab.config.training import DEFAULT
 from mse_lab.formatting import with_interval
 from mse_lab.mse.bounds import Bound, Priced, bound_ratios
 from mse_lab.mse.intervals import Estimate
@@ -32,8 +34,6 @@ from mse_lab.mse.loss import (
     without_batch,
 )
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.probe.schema import EstimatorEntry
-from mse_lab.probe.training import DEFAULT
 
 Verdict = Literal["keep", "change", "cannot tell"]
 

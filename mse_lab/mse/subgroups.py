@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats, Ints, divide
+from mse_lab.data.streams import stream
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.one_pool import PromptSample
-from mse_lab.probe.streams import stream
 
 # All sub-groups up to here, else some as many at random: of 16 completions in groups of 8
 # they raise the variance of the mean by less than 1%.

@@ -17,12 +17,12 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from mse_lab.config.schema import FreshAdapter, Model
+from mse_lab.data.foreign_code import load_extra
+from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, nearest
 from mse_lab.policy.fingerprint import identify_checkpoint
 from mse_lab.policy.location import Location, loading, locate
-from mse_lab.probe.foreign_code import load_extra
-from mse_lab.probe.schema import FreshAdapter, Model
-from mse_lab.probe.streams import stream
 
 SAVED, WEIGHTS = "adapter_config.json", "adapter_model"
 _PEFT = ("peft", "lora", "model.adapter")

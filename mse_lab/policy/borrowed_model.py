@@ -16,11 +16,11 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 
+from mse_lab.config.schema import Probe
 from mse_lab.policy.adapters import refuse_variants
 from mse_lab.policy.checkpoint import is_quantised, refuse_forward
 from mse_lab.policy.location import InMemory
 from mse_lab.policy.policy import Policy, make_policy
-from mse_lab.probe.schema import Probe
 
 
 @contextmanager

@@ -18,12 +18,12 @@ import transformers
 from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import enable_progress_bars
 
+from mse_lab.config.schema import Model
+from mse_lab.data.foreign_code import load_extra
 from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify_checkpoint
 from mse_lab.policy.gguf_cache import TOKENIZER, Entry
 from mse_lab.policy.location import Location, loading
-from mse_lab.probe.foreign_code import load_extra
-from mse_lab.probe.schema import Model
 
 
 @contextmanager

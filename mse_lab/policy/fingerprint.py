@@ -9,8 +9,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from mse_lab.config.schema import Model
 from mse_lab.policy.location import Location, find_location, find_model
-from mse_lab.probe.schema import Model
 
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")

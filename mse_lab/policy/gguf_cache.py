@@ -25,12 +25,12 @@ from filelock import FileLock, Timeout
 from huggingface_hub import constants
 from safetensors import safe_open
 
+from mse_lab.config.schema import Model
 from mse_lab.console import complain
+from mse_lab.data.identity import digest
 from mse_lab.errors import in_short
 from mse_lab.formatting import byte_size
 from mse_lab.policy.location import Location
-from mse_lab.probe.identity import digest
-from mse_lab.probe.schema import Model
 
 CACHE_MANIFEST = "manifest.json"
 

@@ -12,11 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from mse_lab.config.schema import Model
+from mse_lab.data.hub import Repository
+from mse_lab.data.sources import is_hub_name
 from mse_lab.errors import InputError, ProcessLost, in_short
-from mse_lab.probe.hub import Repository
-from mse_lab.probe.plain_text import STARTS, local_path, reading
-from mse_lab.probe.schema import Model
-from mse_lab.probe.sources import is_hub_name
+from mse_lab.records.plain_text import STARTS, local_path, reading
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+from mse_lab.config.schema import Probe
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
 from mse_lab.policy.checkpoint import load_checkpoint
 from mse_lab.policy.location import Location, loading, locate_model
 from mse_lab.policy.stop_strings import StopStrings
-from mse_lab.probe.schema import Probe
 
 # Cache layers that keep nothing; transformers 5.17 has none.
 EMPTY_LAYERS = tuple(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError, in_short
 from mse_lab.policy.location import Location, loading
 from mse_lab.policy.policy import Policy
-from mse_lab.probe.prompts import Prompt
 
 
 def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:

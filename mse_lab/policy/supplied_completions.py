@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from mse_lab.arrays import Flags, Floats, Ints
+from mse_lab.config.schema import Probe
+from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError, one_line, shorten, shown
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
-from mse_lab.probe.plain_text import STARTS, local_path, reading
-from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.records import SYNONYMS, read_records
-from mse_lab.probe.rows import Faults, Rows, listed, read_rows
-from mse_lab.probe.schema import Probe
+from mse_lab.records.plain_text import STARTS, local_path, reading
+from mse_lab.records.records import SYNONYMS, read_records
+from mse_lab.records.rows import Faults, Rows, listed, read_rows
 
 POOLS = ("reference", "replicate")
 

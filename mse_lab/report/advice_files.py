@@ -9,10 +9,10 @@ from pydantic import TypeAdapter
 
 from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, UserSetting, evidence_of_run
+from mse_lab.config.training import Setting
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.rule import TOLERANCE
-from mse_lab.probe.training import Setting
 from mse_lab.report.advice_report import Advices, advice_headline, advice_text
 from mse_lab.report.rendering import screen_width
 from mse_lab.results.files import open_intact

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.prices import Price
 from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name, settings_for
+from mse_lab.config.trainers import TRAINERS
 from mse_lab.formatting import (
     NONE,
     NOT_KNOWN,
@@ -23,7 +24,6 @@ from mse_lab.formatting import (
 from mse_lab.mse.bounds import fewest_seen, rarest_seen
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.rule import Stopped
-from mse_lab.probe.trainers import TRAINERS
 from mse_lab.report.rendering import Part, as_text
 
 # A bound of the regret from which on it says nothing.

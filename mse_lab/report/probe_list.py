@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from mse_lab.config.probe_files import load_probe, probe_files
+from mse_lab.config.schema import Probe
 from mse_lab.console import COMMAND_PREFIX, ending
 from mse_lab.errors import InputError
-from mse_lab.probe.probe_files import load_probe, probe_files
-from mse_lab.probe.schema import Probe
 from mse_lab.report.rendering import Part
 from mse_lab.results.folder import ResultsFolder
 

@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 
 from mse_lab.arrays import Floats
+from mse_lab.config.schema import EstimatorEntry, IntervalMethod, Probe, PromptPopulation
+from mse_lab.data.streams import stream
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.bootstrap import Bootstrap
 from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
@@ -16,8 +18,6 @@ from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.probe.schema import EstimatorEntry, IntervalMethod, Probe, PromptPopulation
-from mse_lab.probe.streams import stream
 from mse_lab.results import tables
 from mse_lab.results.warnings import (
     warn_of_disagreement,

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.schema import Probe
+from mse_lab.config.training import Setting, find_setting
 from mse_lab.console import COMMAND_PREFIX
+from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.pools import Pools
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.schema import Probe
-from mse_lab.probe.training import Setting, find_setting
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import Checks
 from mse_lab.results.folder import ResultsFolder, identify_code

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mse_lab.config.probe_files import dump_probe, flatten, parse_probe
+from mse_lab.config.schema import Probe
+from mse_lab.data.identity import UNKNOWN_IDENTITY
 from mse_lab.errors import InputError
-from mse_lab.probe.identity import UNKNOWN_IDENTITY
-from mse_lab.probe.probe_files import dump_probe, flatten, parse_probe
-from mse_lab.probe.schema import Probe
 from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import (
     exists,

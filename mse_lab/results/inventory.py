@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from mse_lab.console import COMMAND_PREFIX
-from mse_lab.probe.plain_text import parse_yaml
+from mse_lab.records.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
 from mse_lab.results.files import exists, open_intact
 

@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.data.identity import digest
 from mse_lab.errors import InputError
-from mse_lab.probe.identity import digest
 from mse_lab.results.files import open_intact, write_arrays
 from mse_lab.results.inventory import read_npz
 

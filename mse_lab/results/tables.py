@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from mse_lab.arrays import Floats, divide
+from mse_lab.data.prompts import Prompt
 from mse_lab.mse.curves import Curve, Point, Points, paired_ratio
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments, pool_moments
@@ -12,7 +13,6 @@ from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.mse.regime import measure_norm_ratios
 from mse_lab.mse.replicates import Key
-from mse_lab.probe.prompts import Prompt
 
 BASE = "oracle"
 

@@ -6,9 +6,9 @@ reference, and falls at least as its size grows.
 
 import math
 
+from mse_lab.config.schema import MOST_COMPLETIONS, Probe
 from mse_lab.formatting import share
 from mse_lab.mse.intervals import Statistic, half_width, spread_of_means
-from mse_lab.probe.schema import MOST_COMPLETIONS, Probe
 from mse_lab.results.analysis import Analysis
 
 MORE_PROMPTS = "it takes more prompts"

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.console import COMMAND_PREFIX
+from mse_lab.data.first_prompt import describe_completion, describe_first
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.loss import completions_needed
@@ -29,7 +30,6 @@ from mse_lab.mse.rule import (
     decide,
 )
 from mse_lab.mse.samples import Blocks, Samples
-from mse_lab.probe.first_prompt import describe_completion, describe_first
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import diagnostics_of
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mse_lab.console import show_status
+from mse_lab.data.identity import digest
 from mse_lab.errors import InputError, shorten
 from mse_lab.policy.answers import identify_answers
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.probe.identity import digest
 from mse_lab.results.files import remove
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.shards import Item, Shards

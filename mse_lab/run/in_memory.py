@@ -6,23 +6,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.schema import Probe
+from mse_lab.data.identity import identify_function
+from mse_lab.data.prompts import take_prompts
+from mse_lab.data.reward_functions import UserReward
+from mse_lab.data.rewards import (
+    Reward,
+    identify_reward,
+    load_reward,
+    try_reward,
+)
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.mse.rule import Question
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy
-from mse_lab.probe.identity import identify_function
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.prompts import take_prompts
-from mse_lab.probe.reward_functions import UserReward
-from mse_lab.probe.rewards import (
-    Reward,
-    identify_reward,
-    load_reward,
-    try_reward,
-)
-from mse_lab.probe.schema import Probe
 from mse_lab.project import PROJECT
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
+from mse_lab.data.streams import stream
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS
-from mse_lab.probe.streams import stream
 from mse_lab.results.shards import Item
 from mse_lab.run.loop import Batch
 

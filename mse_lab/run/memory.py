@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from pydantic import ByteSize, TypeAdapter
 
+from mse_lab.config.schema import Probe
 from mse_lab.errors import InputError
 from mse_lab.formatting import byte_size
 from mse_lab.policy.policy import Policy
-from mse_lab.probe.schema import Probe
 from mse_lab.run.footprint import Footprint, measure_footprint
 from mse_lab.scores.factors import SLICE_BYTES
 from mse_lab.scores.module_hooks import NoRule, is_out_of_memory

@@ -12,18 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.errors import InputError
-from mse_lab.estimators import Estimator, find_estimators
-from mse_lab.probe.probe_files import dump_probe
-from mse_lab.probe.prompts import Prompt, load_prompts
-from mse_lab.probe.rewards import (
+from mse_lab.config.probe_files import dump_probe
+from mse_lab.config.schema import Probe
+from mse_lab.data.prompts import Prompt, load_prompts
+from mse_lab.data.rewards import (
     Reward,
     identify_reward,
     load_reward,
     reward_kind,
     try_reward,
 )
-from mse_lab.probe.schema import Probe
+from mse_lab.errors import InputError
+from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.results.folder import ResultsFolder, identify_code
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 

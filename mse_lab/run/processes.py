@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
+from mse_lab.config.schema import Probe
 from mse_lab.console import writing
 from mse_lab.errors import InputError
-from mse_lab.probe.schema import Probe
 from mse_lab.run.progress import Tally
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mse_lab.arrays import Floats
+from mse_lab.data.streams import stream
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.policy.completions import Completions
-from mse_lab.probe.streams import stream
 from mse_lab.run.looks import MOST_SCORED
 from mse_lab.run.loop import Batch
 from mse_lab.run.memory import attempt

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from mse_lab.arrays import Floats
+from mse_lab.config.schema import Probe
 from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch, token_divergences
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.rare_tokens import RARE, examine_tokens
 from mse_lab.policy.supplied_completions import POOLS, Supplied
-from mse_lab.probe.schema import Probe
 from mse_lab.results.checks import check_rare_tokens
 from mse_lab.run.memory import attempt
 from mse_lab.run.subject import Drawn, SourceFindings, Subject, law_gap

@@ -29,9 +29,9 @@ from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from mse_lab.config.schema import Probe
 from mse_lab.console import INPUT_ERROR, INTERRUPTED, Ending, ending
 from mse_lab.errors import InputError, ProcessLost
-from mse_lab.probe.schema import Probe
 from mse_lab.run.processes import (
     LOCK,
     PATIENCE,

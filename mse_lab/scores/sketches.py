@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mse_lab.arrays import Ints
-from mse_lab.probe.streams import stream
+from mse_lab.data.streams import stream
 
 # Odd: else two places half of them apart would meet in two ways.
 BUCKETS = 2**15 - 1

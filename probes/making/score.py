@@ -14,7 +14,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from mse_lab.probe.rewards import integer
+from mse_lab.data.rewards import integer
 from probes.making.family import Family, wrap_turn
 
 PROMPTS = Path(__file__).parents[1] / "prompts"

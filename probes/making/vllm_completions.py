@@ -15,8 +15,8 @@ from pathlib import Path
 
 from vllm import LLM, SamplingParams
 
-from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import load_prompts
+from mse_lab.config.probe_files import load_probe
+from mse_lab.data.prompts import load_prompts
 
 
 def main(probe_file: str, out: str) -> None:

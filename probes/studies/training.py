@@ -19,8 +19,8 @@ from pathlib import Path
 import pandas as pd
 
 from mse_lab.commands.process import exit_status_of
+from mse_lab.data.prompts import load_prompts
 from mse_lab.errors import InputError
-from mse_lab.probe.prompts import load_prompts
 from mse_lab.project import PROJECT
 from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table

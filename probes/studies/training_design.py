@@ -7,11 +7,11 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from mse_lab.config.probe_files import load_probe, parse_as, probe_file
+from mse_lab.config.schema import Probe, Section
 from mse_lab.errors import InputError
-from mse_lab.probe.plain_text import parse_yaml, read_text
-from mse_lab.probe.probe_files import load_probe, parse_as, probe_file
-from mse_lab.probe.schema import Probe, Section
 from mse_lab.project import PROJECT
+from mse_lab.records.plain_text import parse_yaml, read_text
 
 EXAMPLE = "probes/studies/tiny-base.yaml"
 

@@ -27,8 +27,8 @@ from scipy import stats
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.probe.plain_text import read_text
 from mse_lab.project import PROJECT
+from mse_lab.records.plain_text import read_text
 from mse_lab.report.drawing import label_plainly, legend_above, styles_of
 from probes.studies.training_design import Arm, Settings, base_of, runs_of
 

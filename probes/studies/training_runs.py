@@ -19,6 +19,9 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from mse_lab.arrays import Floats
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.rewards import load_reward, reward_completions
+from mse_lab.data.streams import stream, uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
@@ -26,9 +29,6 @@ from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.sampling import draw_together
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import load_reward, reward_completions
-from mse_lab.probe.streams import stream, uniforms
 from mse_lab.project import PROJECT
 from mse_lab.scores.score_block import score_block
 from probes.studies.training_design import Run, Settings

@@ -8,7 +8,7 @@ answer more likely, and a model that fits this text gains from few-shot examples
 
 import numpy as np
 
-from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
+from mse_lab.config.prompt_templates import FEW_SHOT, PLAIN
 from probes.making.family import Chat, Example
 from probes.making.words import END_OF_TEXT, TURN_END
 from probes.prompts.arithmetic import TINY, Problem, draw_problem

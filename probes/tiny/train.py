@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mse_lab.probe.prompt_templates import FEW_SHOT, PLAIN
+from mse_lab.config.prompt_templates import FEW_SHOT, PLAIN
 from probes.making.family import Family
 from probes.making.train import main
 from probes.tiny import corpus

@@ -16,9 +16,9 @@ from mse_lab.answers.trainer_settings import (
     reachable,
     settings_for,
 )
+from mse_lab.config.trainers import TRAINERS
+from mse_lab.config.training import read_training
 from mse_lab.mse.loss import CONSTANT, without_batch
-from mse_lab.probe.trainers import TRAINERS
-from mse_lab.probe.training import read_training
 
 
 def test_trl():

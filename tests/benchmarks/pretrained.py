@@ -36,10 +36,10 @@ sys.path += map(str, Path(__file__).resolve().parents[1:3])
 
 from benchmarks.cases import MEDIUM, ROOT, Case
 from benchmarks.speed import ratio, score
+from mse_lab.config.probe_files import load_probe
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import Policy
-from mse_lab.probe.probe_files import load_probe
 from mse_lab.run import sample
 from mse_lab.run.advise import LARGEST_BLOCK
 from mse_lab.run.context import load

@@ -56,14 +56,14 @@ from benchmarks.obvious_loop import (
     weights_of,
 )
 from models import draw
+from mse_lab.config.probe_files import load_probe
+from mse_lab.config.schema import Probe
+from mse_lab.data.prompts import Prompt, load_prompts
+from mse_lab.data.rewards import load_reward, reward_completions
+from mse_lab.data.streams import uniforms
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import Prompt, load_prompts
-from mse_lab.probe.rewards import load_reward, reward_completions
-from mse_lab.probe.schema import Probe
-from mse_lab.probe.streams import uniforms
 from mse_lab.run.finish import describe_environment
 from mse_lab.scores.reference import measure_reference
 from mse_lab.scores.score_block import score_block

@@ -2,7 +2,7 @@
 
 from mse_lab.commands import training_options
 from mse_lab.commands.cli import parse
-from mse_lab.probe.schema import Training
+from mse_lab.config.schema import Training
 
 
 def options(*words, of_probe=None):

@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models import draw, write_adapter, write_checkpoint
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.data.prompts import Prompt
+from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.streams import uniforms
 from mse_lab.run.footprint import measure_footprint
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import score_block

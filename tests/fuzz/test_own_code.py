@@ -9,11 +9,11 @@ from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mse_lab.data import mathematics
+from mse_lab.data.prompts import Prompt
+from mse_lab.data.rewards import load_reward, reward_completions
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.probe import mathematics
-from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.rewards import load_reward, reward_completions
 
 ONE = Groups(*np.ones((3, 2, 1, 4)), np.ones(2), np.ones((2, 1)))
 PROMPT = Prompt("p1", "", "", {"id": "p1", "answer": 1})

@@ -9,12 +9,12 @@ from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mse_lab.config.probe_files import dump_probe, flatten, load_probe, parse_probe
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.rewards import load_reward
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import pick_device
-from mse_lab.probe.plain_text import local_path, parse_yaml
-from mse_lab.probe.probe_files import dump_probe, flatten, load_probe, parse_probe
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import load_reward
+from mse_lab.records.plain_text import local_path, parse_yaml
 from mse_lab.run.memory import budget_bytes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,13 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mse_lab.arrays import LARGEST
+from mse_lab.config.schema import Prompts
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.rewards import exact, gsm8k, integer
 from mse_lab.errors import InputError
 from mse_lab.policy.supplied_completions import lines_of
-from mse_lab.probe.plain_text import parse_json, read_object
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import exact, gsm8k, integer
-from mse_lab.probe.rows import Rows
-from mse_lab.probe.schema import Prompts
+from mse_lab.records.plain_text import parse_json, read_object
+from mse_lab.records.rows import Rows
 
 GOOD = '{"id": "p1", "problem": "1 + 1", "answer": 2, "category": "sums"}'
 NASTY = [

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mse_lab.config.training import DEFAULT
 from mse_lab.mse.loss import (
     Aim,
     costs_of_loss,
@@ -15,7 +16,6 @@ from mse_lab.mse.loss import (
 )
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.samples import Samples
-from mse_lab.probe.training import DEFAULT
 from populations import ExactTable, choose, population, table_of
 from simulated import make_design
 

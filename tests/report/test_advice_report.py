@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from mse_lab.answers.prices import Price
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.training import DEFAULT
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
-from mse_lab.probe.probe_files import parse_probe
-from mse_lab.probe.training import DEFAULT
 from mse_lab.report.advice_files import advice_list, advise_run, say_advice
 from mse_lab.report.advice_report import advice_headline, advice_lines, advice_text
 from mse_lab.results.checks import Check

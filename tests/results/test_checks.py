@@ -8,10 +8,10 @@ import torch
 from scipy import stats
 
 from models import draw, random_policy
+from mse_lab.data.streams import uniforms
 from mse_lab.mse.pools import Pools
 from mse_lab.policy import sampling
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.probe.streams import uniforms
 from mse_lab.results.checks import (
     FALSE_ALARM,
     check_drawn_law,

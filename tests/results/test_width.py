@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from mse_lab.config.probe_files import parse_probe
 from mse_lab.mse.intervals import Statistic
-from mse_lab.probe.probe_files import parse_probe
 from mse_lab.results.width import growth_of_pools, relative_width, say_pools_for
 from simulated import analysed, make_design
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from mse_lab.data.prompts import Prompt
+from mse_lab.data.reward_functions import UserReward
+from mse_lab.data.rewards import integer
 from mse_lab.errors import InputError
 from mse_lab.mse.rule import Question
-from mse_lab.probe.prompts import Prompt
-from mse_lab.probe.reward_functions import UserReward
-from mse_lab.probe.rewards import integer
 from mse_lab.results.folder import ADVICE
 from mse_lab.run import advise
 from mse_lab.run.advise import (

@@ -8,12 +8,12 @@ import pytest
 
 import run_mse
 from models import draw
+from mse_lab.config.probe_files import load_probe
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.streams import uniforms
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.rare_tokens import examine_tokens
-from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.streams import uniforms
 
 
 def lines_of_an_engine(probe, folder):

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from enumerated import as_completions
 from live_memory import LiveMemory
 from models import random_policy
+from mse_lab.config.schema import Model
 from mse_lab.errors import InputError
-from mse_lab.probe.schema import Model
 from mse_lab.run import memory
 from mse_lab.run.footprint import measure_footprint
 from mse_lab.run.memory import (

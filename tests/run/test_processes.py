@@ -13,9 +13,9 @@ import torch
 from torch import distributed
 
 import run_mse
+from mse_lab.config.probe_files import load_probe
 from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
-from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.checks import Check
 from mse_lab.run import torchrun as several
 from mse_lab.run.finish import Outcome

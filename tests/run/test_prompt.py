@@ -9,9 +9,9 @@ import torch
 
 from enumerated import as_completions
 from measurements import flat
+from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
-from mse_lab.probe.prompts import Prompt
 from mse_lab.run import prompt as stages
 from mse_lab.run import subject as of_subject
 from mse_lab.run.prompt import measure_prompt

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
+from mse_lab.config.probe_files import load_probe
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.probe.probe_files import load_probe
 from mse_lab.results.files import write_json
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import MARK

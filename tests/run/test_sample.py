@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from models import draw
+from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.mse.one_pool import gradient_weights
-from mse_lab.probe.streams import uniforms
 from mse_lab.run import sample as sampling
 from mse_lab.run.memory import Fallbacks
 from mse_lab.run.sample import POOL, sample_batch

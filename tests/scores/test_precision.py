@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from models import draw
+from mse_lab.config.probe_files import load_probe
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.streams import uniforms
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.streams import uniforms
 from mse_lab.scores.reference import leave_one_out, weighted_gradient
 from mse_lab.scores.score_block import score_block
 from plain_scores import joined

@@ -26,9 +26,9 @@ from foreign_modules import (
     policy_with,
 )
 from models import random_policy, write_adapter, write_checkpoint
+from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
-from mse_lab.probe.probe_files import parse_probe
 from mse_lab.scores import recorder
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
 from mse_lab.scores.module_hooks import (

@@ -27,8 +27,8 @@ import run_mse
 from gguf_files import WORDS, write_gguf
 from log_makers import draw_groups, write_lines
 from models import random_model, write_adapter
+from mse_lab.config.probe_files import load_probe
 from mse_lab.policy.policy import load_policy
-from mse_lab.probe.probe_files import load_probe
 from mse_lab.results import tables
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
@@ -88,7 +88,7 @@ def test_run(project, carry_out):
 
 KILLER = """
 import os, signal
-from mse_lab.probe.rewards import integer
+from mse_lab.data.rewards import integer
 
 seen = set()
 
@@ -142,7 +142,7 @@ def test_resume(project, tmp_path, monkeypatch):
 # What rank 1 does at the second prompt that it is dealt of a probe.
 AT_SECOND = """
 import os, signal, time
-from mse_lab.probe.rewards import integer
+from mse_lab.data.rewards import integer
 
 seen = {"lost": [], "fails": []}
 

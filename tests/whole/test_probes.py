@@ -12,13 +12,13 @@ import pytest
 
 from enumerated import plain_score
 from models import draw
+from mse_lab.config.probe_files import load_probe, probe_files
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.rewards import load_reward, try_reward
+from mse_lab.data.streams import uniforms
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.probe.probe_files import load_probe, probe_files
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import load_reward, try_reward
-from mse_lab.probe.streams import uniforms
 from mse_lab.scores.score_block import score_block
 from probes.phase.rewards import parity, within_two
 

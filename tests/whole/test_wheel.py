@@ -171,7 +171,7 @@ from importlib import import_module
 
 import mse_lab
 
-for room in "probe estimators mse results answers report logs commands".split():
+for room in "records config data estimators mse results answers report logs commands".split():
     folder = import_module(f"mse_lab.{room}")
     for one in pkgutil.iter_modules(folder.__path__):
         if one.name != "hub":

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import run_mse
-from mse_lab.probe.probe_files import load_probe
-from mse_lab.probe.prompts import load_prompts
-from mse_lab.probe.rewards import integer
+from mse_lab.config.probe_files import load_probe
+from mse_lab.data.prompts import load_prompts
+from mse_lab.data.rewards import integer
 from probes.making.family import Family
 from probes.making.score import print_scores
 from probes.making.train import make

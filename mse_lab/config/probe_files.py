@@ -1,0 +1,234 @@
+"""The files of probes: find, read, change by `--set`, validate and write them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from mse_lab.config.prompt_templates import TEMPLATES
+from mse_lab.config.schema import Probe
+from mse_lab.console import COMMAND_PREFIX
+from mse_lab.errors import InputError, nearest, shorten, shown
+from mse_lab.records.plain_text import (
+    fault_of_text,
+    is_one_file,
+    parse_yaml,
+    read_text,
+    reading,
+)
+from mse_lab.removed import refusal_of_key
+
+PROBE_SUFFIXES = (".yaml", ".yml")
+
+STUDIES = "studies"  # The folder below `probes/` whose settings are not those of probes.
+
+Sections = TypeVar("Sections", bound=BaseModel)
+
+# Keys that may name a file or folder.
+_PATHS = (
+    ("model", "path"),
+    ("model", "adapter"),
+    ("prompts", "source"),
+    ("prompts", "template"),
+    ("completions",),
+    ("training", "config"),
+)
+
+
+def _folders(root: Path) -> tuple[Path, Path]:
+    """Return the folders of probes: that of the working folder, and the project's."""
+    return Path("probes"), root / "probes"
+
+
+def _is_probe(path: Path) -> bool:
+    try:
+        values = parse_yaml(read_text(path), str(path)) if path.is_file() else None
+    except InputError:
+        return False
+    return isinstance(values, dict) and {"model", "prompts"} <= values.keys()
+
+
+def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of every probe.
+
+    They lie in `probes/` of the working folder, in the working folder itself, and in
+    `probes/` of the project; of two probes with the same name the first counts.
+    """
+    here, project = _folders(root)
+    files: dict[str, Path] = {}
+    for folder in (here, Path(), project):
+        # The working folder itself may hold YAML files of any kind.
+        probes = filter(_is_probe, folder.glob("*.yaml"))
+        for path in sorted(folder.rglob("*.yaml") if folder.name else probes):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            if not name.startswith(f"{STUDIES}/"):
+                files.setdefault(name, path)
+    yield from files.items()
+
+
+def probe_file(name: str, root: Path) -> Path:
+    """Find a probe: `*.yaml` is a path, `tiny/base` is `probes/tiny/base.yaml`.
+
+    A name is searched for in `probes/`, in the working folder itself, and in `probes/` of
+    the project.
+    """
+    here, project = _folders(root)
+    paths = [folder / f"{name}.yaml" for folder in (here, Path(), project)]
+    for path in [Path(name)] if name.endswith(PROBE_SUFFIXES) else paths:
+        with reading(path):
+            if "\0" not in name and path.is_file():
+                return path
+    names = [name for name, _ in probe_files(root)]
+    remedy = (
+        nearest(name, names) if names else f"write one: {COMMAND_PREFIX} init MODEL PROMPTS"
+    )
+    raise InputError(f"no probe {shorten(name)}; {remedy}")
+
+
+def probe_name(path: Path, root: Path) -> str:
+    """Name the results folder: the path below `probes/`, else the file's own name."""
+    resolved, name = path.resolve(), path.stem
+    for folder in (folder.resolve() for folder in _folders(root)):
+        if resolved.is_relative_to(folder):
+            name = resolved.relative_to(folder).with_suffix("").as_posix()
+            break
+    fault = fault_of_text(name)
+    if {".", ".."} & {*name.split("/")}:
+        fault = "names no folder; rename it"
+    if fault:
+        raise InputError(f"{path}: the file's name {fault}")
+    return name
+
+
+def _keys_below(kind: Any, *path: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield the path and the keys of every section in a type annotation."""
+    for part in get_args(kind):
+        yield from _keys_below(part, *path)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield path, list(kind.model_fields)
+        for name, field in kind.model_fields.items():
+            yield from _keys_below(field.annotation, *path, name)
+
+
+def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> InputError:
+    """Turn an error of pydantic into one line: an unknown key, else the first."""
+    errors, keys = error.errors(include_url=False), dict(_keys_below(kind))
+    # A misspelt key is also missing under its name.
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    names = {name for section in keys.values() for name in section}
+    *above, last = first["loc"] or [""]
+    # pydantic also names the alternatives of a type.
+    path = [part for part in above if part in names or isinstance(part, int)]
+    if first["type"] == "extra_forbidden":
+        key = ".".join(map(str, [*path, shorten(str(last))]))
+        if instead := refusal_of_key(key):
+            return InputError(f"{source}: {key}: removed; {instead}")
+        hint = nearest(str(last), keys[tuple(map(str, path))])
+        return InputError(f"{source}: unknown key {key}; {hint}")
+    if last in names or isinstance(last, int):
+        path.append(last)
+    key = ".".join(map(str, path))
+    if first["type"] == "missing":
+        return InputError(f"{source}: {key} is missing; add it")
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    what = f"{key} = {shown(first['input'])}: " if key else ""
+    return InputError(f"{source}: {what}{message}")
+
+
+def parse_as(kind: type[Sections], values: Any, source: str, example: str) -> Sections:
+    """Validate the values of a YAML file and fill in the defaults.
+
+    `source` is the file's name and `example` a valid file, both for messages.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"{source}: not a mapping of keys to values; see {example}")
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        raise _one_line(error, kind, source) from None
+
+
+def parse_probe(values: Any, source: str) -> Probe:
+    """Validate a probe and fill in the defaults; `source` is its name, for messages."""
+    return parse_as(Probe, values, source, "probes/tiny/base.yaml")
+
+
+def assign(values: dict[str, Any], assignment: str) -> None:
+    """Apply a `--set dotted.key=value`; the value is YAML."""
+    key, equals, text = assignment.partition("=")
+    where = f"--set {shorten(assignment)}"
+    if not equals:
+        raise InputError(f"{where}: not KEY=VALUE; write for example pool.replicate=128")
+    *sections, last = key.strip().split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise InputError(f"{where}: {section} has no keys; set its value")
+    values[last] = parse_yaml(text, where)
+
+
+def _section(values: Any, *keys: str) -> dict[str, Any]:
+    """Return a section of a YAML file's values; an empty one if there is none."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
+
+
+def _resolve_paths(path: Path, values: Any) -> None:
+    """Replace relative paths that exist in the folder of a probe's file."""
+    folder, here = path.parent.absolute(), Path.cwd()
+    start = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    for *sections, key in [] if folder == here else _PATHS:
+        section = _section(values, *sections)
+        name = section.get(key)
+        if isinstance(name, str) and name not in TEMPLATES and not Path(name).is_absolute():
+            with reading(folder / name):
+                if (folder / name).exists():
+                    section[key] = str(start / name)
+
+
+def _forget_old_source(values: Any, assignments: Sequence[str]) -> None:
+    """Remove the keys of a source that an assignment replaces."""
+    for key, _, name in (assignment.partition("=") for assignment in assignments):
+        if key.strip() == "prompts.source":
+            old = ("revision", "subset", "split") if is_one_file(name) else ("revision",)
+            for one in old:
+                _section(values, "prompts").pop(one, None)
+
+
+def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
+    """Read a probe's YAML and apply the `--set` assignments, `dotted.key=value`.
+
+    A relative path in the YAML starts from the file's folder if it exists there; a path in
+    an assignment does not. An assigned source removes the old revision, and a single file
+    the old subset and split, unless they are assigned as well.
+    """
+    values = parse_yaml(read_text(path), str(path))
+    if isinstance(values, dict):
+        _resolve_paths(path, values)
+        _forget_old_source(values, assignments)
+        for assignment in assignments:
+            assign(values, assignment)
+    return parse_probe(values, str(path))
+
+
+def dump_probe(probe: Probe) -> str:
+    """Write the resolved configuration as YAML; reading it back gives the same probe."""
+    return str(yaml.safe_dump(probe.model_dump(mode="json"), sort_keys=False))
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten a nested mapping; the keys are dotted.
+
+    >>> flatten({"pool": {"reference": 8}, "seed": 0})
+    {'pool.reference': 8, 'seed': 0}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,207 @@
+"""Trainers: what their settings amount to, read from the table `trainers.yaml`.
+
+A setting may have several spellings; dashes and underscores are one. Where a trainer is
+`like` another one, its rows come over the other's.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from math import ceil, prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mse_lab.records.plain_text import parse_yaml, read_text
+
+TABLE = Path(__file__).with_name("trainers.yaml")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _is_off(value: Any) -> bool:
+    """Whether a value switches a setting off.
+
+    >>> [_is_off(value) for value in (None, False, 0.0, {}, "none", 1, "k3")]
+    [True, True, True, True, True, False, False]
+    """
+    return not value or value == "none"
+
+
+class SettingRow(_Part):
+    """A setting: its default, spellings, and which values are allowed for."""
+
+    default: Any = None
+    same_as: str | None = None
+    fills: int | None = None
+    also: tuple[str, ...] = ()
+    reads: dict[Any, Any] = {}
+    only: tuple[Any, ...] = ()
+    many: bool = False
+    fine: Any = None
+    with_: tuple[str, ...] = Field(default=(), alias="with")
+    probe: str | None = None
+
+    def allows(self, value: Any) -> bool:
+        """Whether the gradient stays the estimator's at a value."""
+        if "fine" not in self.model_fields_set:
+            return True
+        fine = self.fine if isinstance(self.fine, list) else [self.fine]
+        if _is_off(value):
+            return any(map(_is_off, fine))
+        return all(one in fine for one in (value if isinstance(value, list) else [value]))
+
+
+class WeightsSetting(_Part):
+    """The estimator at some values of settings, and the one in a group of one."""
+
+    when: dict[str, tuple[Any, ...]]
+    is_: dict[str, Any] = Field(alias="is")
+    alone: dict[str, Any] | None = None
+
+
+class LengthSetting(_Part):
+    """How a loss weights tokens: by the value of a setting, or always the same."""
+
+    setting: str | None = None
+    is_: dict[str, str] = Field(default={}, alias="is")
+    all: str | None = None
+
+
+class StepAndDraw(NamedTuple):
+    """Completions of a step of the optimiser, and of the draw that it takes them from."""
+
+    step: int
+    drawn: int
+    unit: int  # Both are a multiple of this many.
+
+
+class Batch(_Part):
+    """The batch, as products of settings and of the group size, `size`; in completions."""
+
+    step: tuple[str, ...]
+    drawn: tuple[str, ...]
+    drawn_in_all: str | None = None
+    unit: tuple[str, ...] = ()
+    unless: dict[str, Any] = {}
+    within: bool = False
+    whole: bool = False
+    passes: str | None = None
+    typed: dict[str, tuple[str, ...]]
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The setting of the passes, if the trainer has one."""
+        return (self.passes,) if self.passes else ()
+
+    def drawing(self, given: Mapping[str, Any]) -> tuple[str, ...]:
+        """Name the settings that say how many completions are drawn together."""
+        whole = self.drawn_in_all
+        return self.drawn if whole is None or given.get(whole) is None else (whole,)
+
+    def is_known(self, given: Mapping[str, Any]) -> bool:
+        """Whether settings say something of the batch, so that others are at defaults."""
+        names = {*self.step, *self.drawn, self.drawn_in_all} - {"size", None}
+        return any(given.get(name) is not None for name in names if name)
+
+
+class Trainer(_Part):
+    """A trainer, under the names of its own settings."""
+
+    title: str
+    version: str
+    size: str
+    least: int = 1
+    like: str | None = None
+    mark: str | None = None
+    apart: tuple[str, ...] = ()
+    file: str | None = None
+    assumed: dict[str, Any] = {}
+    settings: dict[str, SettingRow]
+    estimators: tuple[WeightsSetting, ...]
+    length: LengthSetting
+    batch: Batch
+    writes: tuple[str, str]
+    lines: dict[str, str]
+
+    @property
+    def default_is_a_group(self) -> bool:
+        """Whether it trains in groups where no setting is given."""
+        return self.settings[self.size].default > 1
+
+    @cached_property
+    def spellings(self) -> dict[str, str]:
+        """All names of the table's settings, and which setting each is."""
+        rows = self.settings.items()
+        return {other: name for name, row in rows for other in (name, *row.also)}
+
+    def find(self, name: str) -> str | None:
+        """Find the setting that a name stands for; None if it is no row of the table."""
+        return self.spellings.get(name.replace("-", "_"))
+
+    def value(self, name: str, given: Mapping[str, Any]) -> Any:
+        """Give a setting's value, its default where it is not given."""
+        row = self.settings[name]
+        if given.get(name) is None and row.same_as:
+            return self.value(row.same_as, given)
+        if given.get(name) is None and row.fills:
+            return self._fill(row.fills, name, given)
+        value = given.get(name, row.default)
+        return row.reads.get(value, value) if isinstance(value, bool | str | int) else value
+
+    def _fill(self, step: int, name: str, given: Mapping[str, Any]) -> int:
+        """Give the least factor by which a step has so many completions."""
+        others = [self.value(one, given) for one in self.batch.step if one != name]
+        numbers = all(isinstance(one, int) and one > 0 for one in others)
+        return ceil(step / prod(others)) if numbers else 1
+
+    def match(self, given: Mapping[str, Any]) -> WeightsSetting | None:
+        """Find the row of the estimator that settings compute, if there is one."""
+        for row in self.estimators:
+            if all(self.value(name, given) in known for name, known in row.when.items()):
+                return row
+        return None
+
+    def estimator(self, size: int, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Give the estimator that settings compute; None if it is none of ours."""
+        row = self.match(given)
+        length = self.length.all or self.length.is_.get(
+            str(self.value(self.length.setting or "", given))
+        )
+        weights = row and (row.is_ if size > 1 else row.alone)
+        if not weights or length is None:
+            return None
+        return dict(weights) if length == "none" else {**weights, "length": length}
+
+    def _multiply(self, names: tuple[str, ...], size: int, given: Mapping[str, Any]) -> int:
+        """Multiply settings that are whole numbers; `size` is the group's."""
+        return prod(size if one == "size" else self.value(one, given) for one in names)
+
+    def count(self, size: int, given: Mapping[str, Any]) -> StepAndDraw:
+        """Count the completions of a batch."""
+        batch = self.batch
+        free = any(self.value(name, given) == off for name, off in batch.unless.items())
+        step = self._multiply(batch.step, size, given)
+        drawn = self._multiply(batch.drawing(given), size, given)
+        unit = 1 if free else self._multiply(batch.unit, size, given)
+        return StepAndDraw(min(step, drawn) if batch.within and free else step, drawn, unit)
+
+    def write(self, settings: Mapping[str, Any]) -> str:
+        """Write settings as they are typed."""
+        form, joint = self.writes
+        return joint.join(form.format(name=name, value=settings[name]) for name in settings)
+
+
+def _read_table() -> tuple[dict[str, Trainer], dict[str, str]]:
+    table = parse_yaml(read_text(TABLE), str(TABLE))
+    others = table.pop("others")
+    for values in table.values():
+        if base := table.get(values.get("like")):
+            settings = base["settings"] | values["settings"]
+            values |= {**base, **values, "settings": settings}
+    return {name: Trainer(**values) for name, values in table.items()}, others
+
+
+TRAINERS, OTHERS = _read_table()

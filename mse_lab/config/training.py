@@ -1,0 +1,319 @@
+"""The user's training: what its settings amount to, by the table `trainers.yaml`.
+
+They are read from a file (`config`), from the words that the trainer itself gets (`words`)
+or as they stand in a probe's `training`, and hold for one update a batch, where nothing is
+clipped and all importance ratios are one. What else changes a gradient is named in
+`Setting.uncounted`; settings that have nothing to do with it are passed over, except those
+typed by hand. A batch that the trainer would refuse is refused. Without settings it is TRL
+with its defaults.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from mse_lab.config.given_settings import (
+    read_given,
+    read_typed,
+    refuse_other,
+    refuse_without_size,
+)
+from mse_lab.config.probe_files import parse_as
+from mse_lab.config.schema import EstimatorEntry, Probe, Training
+from mse_lab.config.trainers import TRAINERS, SettingRow, StepAndDraw, Trainer
+from mse_lab.errors import InputError, shown
+
+
+class Setting(NamedTuple):
+    """What the user trains with."""
+
+    trainer: str  # One of `TRAINERS`.
+    group_size: int
+    estimator: EstimatorEntry | None  # None where none of ours computes it.
+    named: str  # The settings that say so, under the trainer's names.
+    given: bool  # Whether any were read; else they are assumed.
+    # Settings that change the gradient, and that no number here allows for.
+    uncounted: tuple[str, ...] = ()
+    completions_per_step: int | None = None  # N; None where it is not known.
+    values: Mapping[str, Any] = {}  # The settings of the table that were given.
+
+    @property
+    def batch(self) -> StepAndDraw | None:
+        """The batch that the settings say; None where they do not."""
+        batch = TRAINERS[self.trainer].batch
+        known = batch.is_known(self.values)
+        return TRAINERS[self.trainer].count(self.group_size, self.values) if known else None
+
+
+class _Reading(NamedTuple):
+    """Settings to interpret."""
+
+    trainer: Trainer
+    values: Mapping[str, Any]  # Those of the table.
+    where: str  # Names their source in messages.
+    complete: bool = False  # Whether what is not there is at its default.
+
+    def value(self, name: str) -> Any:
+        return self.trainer.value(name, self.values)
+
+    def list(self, names: Iterable[str], default: str = " by default") -> str:
+        """Name settings and their values, each once; not those of no value."""
+        values = {name: self.value(name) for name in names if name != "size"}
+        said = (
+            f"{name} = {one}{'' if name in self.values else default}"
+            for name, one in values.items()
+            if one is not None
+        )
+        return ", ".join(said)
+
+    def refuse(self, fault: str) -> InputError:
+        return InputError(f"{self.where}: {fault}")
+
+    def mend(self, fault: str) -> InputError:
+        """Refuse a batch."""
+        processes = "processes" in self.trainer.settings
+        return self.refuse(
+            f"{fault}; change one{', or give --processes' if processes else ''}"
+        )
+
+    def whole(self, name: str) -> int:
+        """Read a whole number from 1."""
+        value = self.value(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            remedy = ", or --G" if name == self.trainer.size else ""
+            raise self.refuse(f"{name} = {shown(value)}: give a number above zero{remedy}")
+        return value
+
+
+def _group_size(reading: _Reading) -> int:
+    trainer, size = reading.trainer, reading.whole(reading.trainer.size)
+    if size < trainer.least:
+        fault = f"{trainer.title} takes {trainer.least} or more"
+        raise reading.refuse(f"{trainer.size} = {size}: {fault}")
+    return size
+
+
+def _refuse_batch(reading: _Reading, size: int) -> None:
+    """Refuse a batch that the trainer would refuse."""
+    trainer, batch = reading.trainer, reading.trainer.batch
+    drawing = batch.drawing(reading.values)
+    for name in (*batch.step, *drawing, *batch.unit, *batch.passed):
+        if name != "size":
+            reading.whole(name)
+    twice = [one for one in batch.drawn if one in reading.values and one in batch.typed]
+    if batch.drawn_in_all in drawing and twice:
+        both = reading.list([*drawing, *twice])
+        raise reading.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
+    if not batch.is_known(reading.values):
+        return
+    counts, step = trainer.count(size, reading.values), reading.list(batch.step[:1])
+    faults = {
+        f"no whole groups of {trainer.size} = {size}": counts.drawn % size,
+        f"no multiple of {counts.unit}": counts.drawn % counts.unit,
+        f"no multiple of the {counts.step:,} of a step ({step})": (
+            batch.whole and counts.drawn % counts.step
+        ),
+        f"fewer than the {counts.step:,} of a step ({step})": (
+            batch.within and counts.step > counts.drawn
+        ),
+    }
+    for fault in (fault for fault, holds in faults.items() if holds):
+        said = reading.list([*drawing, *batch.unit])
+        raise reading.mend(
+            f"{counts.drawn:,} completions are drawn together ({said}), {fault}, which "
+            f"{trainer.title} refuses"
+        )
+
+
+def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
+    """Find N, the completions of a step: whole groups; None where it is not known."""
+    trainer, step = reading.trainer, stated
+    if stated is not None and (not isinstance(stated, int) or stated < 1):
+        raise reading.refuse(f"completions_per_step = {stated}: give a number above zero")
+    if trainer.batch.is_known(reading.values):
+        step = trainer.count(size, reading.values).step
+    if stated not in (None, step):
+        named = reading.list(trainer.batch.step)
+        raise reading.mend(
+            f"completions_per_step = {stated}, but a step has {step} ({named})"
+        )
+    if step is not None and step % size:
+        raise reading.mend(
+            f"a step has {step} completions, no whole groups of {trainer.size} = {size}"
+        )
+    return step
+
+
+def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
+    """Say where a batch is stepped on more than once, and by which settings."""
+    batch, counts = reading.trainer.batch, reading.trainer.count(size, reading.values)
+    passes = math.prod(map(reading.value, batch.passed))
+    updates = passes * counts.drawn / counts.step
+    drawing, stepping = batch.drawing(reading.values), [*batch.step]
+    both = {*drawing} & {*stepping}
+    named = [one for one in (*drawing, *stepping) if one not in both]
+    named += batch.passed if passes != 1 else ()
+    if updates > 1 and {*named} & {*reading.values}:
+        yield f"{math.ceil(updates)} updates a batch ({reading.list(named)})"
+
+
+def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
+    """Say how a setting is not the probe's, or changes the gradient; None if neither."""
+    if row.probe is None or probe is None:
+        return None if row.allows(value) else ""
+    if row.probe == "model.adapter":
+        alike = row.allows(value) or probe.model.adapter is not None
+        return None if alike else " (the probe has no adapter)"
+    section, _, key = row.probe.partition(".")
+    of_probe = getattr(getattr(probe, section), key)
+    alike = not isinstance(value, int | float) or value == of_probe
+    return None if alike else f" (the probe's {key} is {of_probe})"
+
+
+def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
+    """Name what changes the gradient; what a probe has, too, is compared with it."""
+    rows = reading.trainer.settings
+    for name, row in rows.items():
+        value, is_set = reading.value(name), name in reading.values
+        acts = all(map(reading.value, row.with_))
+        compared = probe is not None and row.probe is not None
+        if not acts or (compared and not (reading.complete or is_set)):
+            continue
+        if (differs := _difference(row, value, probe)) is not None:
+            yield f"{name} = {value}{'' if is_set else ' (default)'}{differs}"
+    adapters = [name for name, row in rows.items() if row.probe == "model.adapter"]
+    without = all(rows[name].allows(reading.value(name)) for name in adapters)
+    if probe and probe.model.adapter is not None and reading.complete and without:
+        yield f"no {adapters[0]} (the probe has an adapter)"
+
+
+def _interpret(
+    name: str,
+    reading: _Reading,
+    stated: Any,
+    probe: Probe | None,
+    unknown: tuple[str, ...],
+    *,
+    given: bool = False,
+) -> Setting:
+    """Say what settings amount to; `stated` are the completions of a step, if given."""
+    trainer, values = reading.trainer, reading.values
+    for key, row in trainer.settings.items():
+        if row.only and reading.value(key) not in row.only:
+            raise reading.refuse(f"{key} = {values[key]}: no training in groups")
+    size = _group_size(reading)
+    _refuse_batch(reading, size)
+    matched = trainer.match(values)
+    rows = [matched] if matched else trainer.estimators
+    says = [trainer.size, *(one for weights in rows for one in weights.when)]
+    says += [trainer.length.setting] if trainer.length.setting else []
+    says += trainer.batch.step if trainer.batch.is_known(values) else []
+    uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe), *unknown)
+    return Setting(
+        trainer=name,
+        group_size=size,
+        estimator=trainer.estimator(size, values),
+        named=reading.list(says, default=""),
+        given=given,
+        uncounted=uncounted if given else (),
+        completions_per_step=_completions(reading, size, stated),
+        values=values,
+    )
+
+
+def find_setting(training: Training | None, probe: Probe | None = None) -> Setting:
+    """Say what a probe's `training` amounts to; TRL's defaults without one.
+
+    Sampling and adapter are compared with those of a `probe`, if it is given.
+    """
+    if training is None:
+        return DEFAULT
+    name, trainer = training.trainer, TRAINERS[training.trainer]
+    read = read_given(training.config, training.words, trainer)
+    typed, unknown = read_typed(training.model_extra or {}, trainer)
+    where = training.config or ("training" if training.words is None else "--training")
+    refuse_other(read, trainer, where)
+    whole = read | typed
+    if read or not trainer.default_is_a_group:
+        refuse_without_size(whole, trainer, where)
+    if not read:
+        whole = trainer.assumed | whole
+    values = {key: one for key, one in whole.items() if key in trainer.settings}
+    reading = _Reading(trainer, values, where, bool(read))
+    given = bool(read or typed or unknown)
+    return _interpret(
+        name, reading, training.completions_per_step, probe, unknown, given=given
+    )
+
+
+def interpret(name: str, values: Mapping[str, Any]) -> Setting:
+    """Say what the arguments of a live trainer amount to, by its own names.
+
+    What a probe has, too, is left out: the live policy is the one that is measured.
+    """
+    rows = TRAINERS[name].settings
+    known = {
+        key: one for key, one in values.items() if key in rows and rows[key].probe is None
+    }
+    reading = _Reading(TRAINERS[name], known, name)
+    return _interpret(name, reading, None, None, (), given=True)
+
+
+def read_training(values: Mapping[str, Any] | None) -> Setting:
+    """Say what a mapping, as in a probe's `training`, amounts to."""
+    if values is None:
+        return DEFAULT
+    example = "{'trainer': 'trl', 'num_generations': 8}"
+    return find_setting(parse_as(Training, values, "training", example))
+
+
+# TRL as it comes.
+DEFAULT = _interpret("trl", _Reading(TRAINERS["trl"], {}, "TRL"), None, None, ())
+
+
+class Change(NamedTuple):
+    """What to set for another group size."""
+
+    settings: Mapping[str, int]  # The group size, and what of the batch changes with it.
+    completions_per_step: int | None  # N afterwards.
+    line: str  # The settings as they are typed.
+    batch: str  # Of these, what changes beside the group size.
+
+
+def fits(setting: Setting, size: int) -> bool:
+    """Whether the batch as it is holds whole groups of a size."""
+    batch = setting.batch or StepAndDraw(setting.completions_per_step or 0, 0, 1)
+    enough = size >= TRAINERS[setting.trainer].least
+    return enough and not (batch.step % size or batch.drawn % size)
+
+
+def change_to(setting: Setting, size: int) -> Change:
+    """Say what to set for a group size, so that the trainer takes it.
+
+    A batch that does not fit grows to the next one that does, and its draws with it.
+
+    >>> used = {"per_device_train_batch_size": 4, "num_generations": 4}
+    >>> change_to(read_training(used), 16)[1:3]
+    (16, 'num_generations=16, gradient_accumulation_steps=4')
+    """
+    trainer, batch = TRAINERS[setting.trainer], setting.batch
+    settings = {trainer.size: size}
+    stated = setting.completions_per_step
+    if batch is None:
+        stated = stated and math.ceil(stated / size) * size
+        return Change(settings, stated, trainer.write(settings), "")
+    whole = math.lcm(batch.unit, size)
+    step, drawn = (math.ceil(count / whole) * whole for count in batch[:2])
+    if fits(setting, size):
+        step, drawn = batch[:2]
+    elif batch.drawn % batch.step == 0:
+        drawn = step * (batch.drawn // batch.step)
+    counts = {"step": step, "drawn": drawn, "unit": batch.unit, "size": size}
+    for name, (count, *divisors) in trainer.batch.typed.items():
+        value = counts[count] // math.prod(counts[one] for one in divisors)
+        row = trainer.settings[name]
+        known = name in setting.values or row.default is not None or row.fills
+        if known and trainer.value(name, setting.values) != value:
+            settings[name] = value
+    others = {name: value for name, value in settings.items() if name != trainer.size}
+    return Change(settings, step, trainer.write(settings), trainer.write(others))

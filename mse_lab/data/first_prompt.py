@@ -1,0 +1,118 @@
+"""What a person should see early: a prompt as the model gets it, and what is rewarded.
+
+With it comes what is doubtful about the prompts: a chat template's own tokens in them, and
+an assistant's answer at their end.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from mse_lab.data.mathematics import GaveUp
+from mse_lab.data.prompts import Prompt, is_chat
+from mse_lab.data.rewards import Reward, supplied
+from mse_lab.errors import InputError, shorten, shown
+
+# Characters of a prompt, in Python's notation, that are shown.
+LONGEST_PROMPT = 400
+
+# What chat templates put around turns: of Qwen, Llama, Gemma, Mistral, DeepSeek and others.
+_MARKS = re.compile(
+    r"<\|[a-z_]+\|>|<(?:start|end)_of_turn>|\[/?INST\]|<<SYS>>|<｜[^｜<>]{1,40}｜>"
+)
+_ANSWERED = re.compile(
+    r"(?:assistant|model)\b[^<]*(?:<\|(?:im_end|eot_id|end)\|>|<end_of_turn>)\s*\Z"
+)
+
+
+def _texts(prompt: Prompt) -> list[str]:
+    """Give the texts that a prompt is made of: of each turn, or the problem."""
+    problem = prompt.record.get("problem", prompt.text)
+    if is_chat(problem):
+        return [str(turn["content"]) for turn in problem]
+    return [str(problem)]
+
+
+def find_mark(prompt: Prompt, special: Collection[str] = ()) -> str | None:
+    """Find a token of chat templates in a prompt; `special` are those of its tokenizer."""
+    known = [one for one in special if len(one) > 2 and not one.isalnum()]
+    for text in _texts(prompt):
+        if mark := _MARKS.search(text):
+            return mark[0]
+        if inside := [one for one in known if one in text]:
+            return inside[0]
+    return None
+
+
+def _is_answered(prompt: Prompt) -> bool:
+    """Whether a prompt ends with an answer of the assistant."""
+    answered = prompt.turns[-1]["role"] in ("assistant", "model")
+    return answered or bool(_ANSWERED.search(_texts(prompt)[-1]))
+
+
+def doubts_about(
+    prompts: Sequence[Prompt], *, chat: bool, special: Collection[str] = ()
+) -> Iterator[str]:
+    """Say, a line each, what is doubtful about prompts; `chat` is the probe's."""
+    marks = [mark for prompt in prompts if (mark := find_mark(prompt, special))]
+    if marks:
+        many = (
+            f"warning: {len(marks)} of {len(prompts)} prompts hold a chat template's tokens"
+        )
+        remedy = "they are given as they are, as prompts.chat = false"
+        if chat:
+            remedy = "set prompts.chat = false, or they are in it twice"
+        yield f"{many} ({marks[0]}); {remedy}"
+    if answered := sum(map(_is_answered, prompts)):
+        yield (
+            f"warning: {answered} of {len(prompts)} prompts end with an answer of the "
+            "assistant, and the model would go on behind it; leave that answer out"
+        )
+
+
+def describe_first(
+    prompts: Sequence[Prompt],
+    reward: Reward,
+    text: str,
+    what: str = "as the model gets it",
+    *,
+    chat: bool = False,
+    special: Collection[str] = (),
+) -> list[str]:
+    r"""Show the first prompt's `text`, and the rewards of its answer and of another's.
+
+    `what` says which text it is; `chat` and `special` are as in `doubts_about`.
+
+    >>> from mse_lab.data.rewards import integer
+    >>> rows = [{"id": "a", "answer": "5"}, {"id": "b", "answer": "7"}]
+    >>> prompts = [Prompt(row["id"], "", "", row) for row in rows]
+    >>> for line in describe_first(prompts, integer, "2 + 3 =\n"):
+    ...     print(line)
+    first prompt, a, as the model gets it: '2 + 3 =\n'
+    rewards: 1 for its reference answer '5', 0 for '7'
+    """
+    first, *others = prompts
+    lines = [
+        f"first prompt, {shorten(first.id)}, {what}: {shorten(repr(text), LONGEST_PROMPT)}",
+        *doubts_about(prompts, chat=chat, special=special),
+    ]
+    if "answer" not in first.record or reward is supplied:
+        return lines
+    right = str(first.record["answer"])
+    answers = (str(other.record.get("answer", "")) for other in others)
+    wrong = next((answer for answer in answers if answer != right), "")
+    try:
+        of_right, of_wrong = (reward(one, first.record) for one in (right, wrong))
+    except (InputError, ValueError, GaveUp):
+        # It may need more than a bare answer; where it fails, the measurement says so.
+        return lines
+    addition = "" if of_right != of_wrong else "; it does not tell bare answers apart"
+    rewards = f"{of_right:g} for its reference answer {shown(right)}"
+    return [*lines, f"rewards: {rewards}, {of_wrong:g} for {shown(wrong)}{addition}"]
+
+
+def describe_completion(prompt: Prompt, text: str, reward: float) -> str:
+    """Show a completion with its reward and its prompt's reference answer."""
+    answer = prompt.record.get("answer")
+    reference = "" if answer is None else f", reference answer {shown(str(answer))}"
+    where = f"prompt {shorten(prompt.id)}"
+    return f"{where}: reward {reward:g} for {shown(text)}{reference}"

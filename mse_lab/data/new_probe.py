@@ -1,0 +1,336 @@
+"""Write a new probe: a commented YAML file for a user's model and prompt set.
+
+It names the columns of the prompts and a reward that their answers can meet, and says
+whether the tokenizer has a chat template; what the user asks for comes first. No model is
+loaded. An existing file is left as it is.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import yaml
+
+from mse_lab.config.probe_files import load_probe
+from mse_lab.config.prompt_templates import TEMPLATES, load_template
+from mse_lab.config.schema import Fields, Prompts
+from mse_lab.config.trainers import TRAINERS
+from mse_lab.console import COMMAND_PREFIX, writing
+from mse_lab.data.first_prompt import describe_first, find_mark
+from mse_lab.data.prompts import (
+    Prompt,
+    column_names,
+    column_value,
+    is_chat,
+    load_prompts,
+)
+from mse_lab.data.rewards import load_reward, try_reward
+from mse_lab.data.sources import is_hub_name, open_rows
+from mse_lab.errors import InputError, shorten, shown
+from mse_lab.records.plain_text import local_path, parse_json, read_text
+
+TEXT = Path(__file__).with_name("new_probe.yaml")
+
+# Usual names of the columns of prompt sets; the last one is verl's.
+COLUMNS = {
+    "problem": ("problem", "question", "prompt", "input", "instruction", "query"),
+    "answer": (
+        *("answer", "solution", "target", "label", "output", "ground_truth"),
+        "reward_model.ground_truth",
+    ),
+}
+
+# A configuration's names of the tokens that a model can read.
+CONTEXTS = ("max_position_embeddings", "n_positions")
+
+# Tokens of an answer that is part of a chat or has steps, and of any other.
+LONG, SHORT = 256, 16
+
+# What only mathematics has; and what a completion may be equal to.
+LATEX = re.compile(r"\\[A-Za-z]+|\$[^$]+\$|\\\(")
+MOST_WORDS = 5
+
+MATH_TRIED = 100  # Answers that math-verify is tried on, in some seconds.
+
+
+class Wanted(NamedTuple):
+    """What the user asks for; None, or nothing, for what the files tell."""
+
+    fields: Mapping[str, str] = {}  # Columns of the `problem` and the `answer`.
+    reward: str | None = None
+    chat: bool | None = None
+    max_tokens: int | None = None
+    template: str | None = None
+    arguments: Mapping[str, Any] = {}  # Those of TRL's trainer.
+
+
+NOTHING_ASKED = Wanted()
+
+
+class _Read(NamedTuple):
+    """The prompts: names of their fields, themselves (none if not read), and a reward."""
+
+    fields: Fields
+    prompts: Sequence[Prompt] = ()
+    reward: str = "exact"
+
+
+def _find_fields(values: Mapping[str, Any], where: str, named: Mapping[str, str]) -> Fields:
+    columns = {}
+    for field, usual in COLUMNS.items():
+        names = [named[field]] if field in named else usual
+        present = [name for name in names if column_value(values, name) is not None]
+        if not present:
+            raise InputError(
+                f"{where}: no column is called {' or '.join(names)}, but "
+                f"{shorten(', '.join(column_names(values)))}; "
+                f"name the {field}'s by --{field}"
+            )
+        value = column_value(values, present[0])
+        if field == "answer" and isinstance(value, Mapping | list):
+            raise InputError(
+                f"{where}: {present[0]} = {shown(value)}: no answer; name one by --answer: "
+                f"{shorten(', '.join(column_names(values)), 300)}"
+            )
+        columns[field] = present[0]
+    return Fields(**columns)
+
+
+def _reads(reward: str, prompts: Sequence[Prompt]) -> bool:
+    with suppress(InputError):
+        try_reward(load_reward(reward), prompts)
+        return True
+    return False
+
+
+def _is_brief(answer: str) -> bool:
+    """Whether a completion may be equal to an answer: a word or name, no sentence.
+
+    >>> [_is_brief(one) for one in ("New York City", "5 cm", "It is 7", "So 7.")]
+    [True, True, False, False]
+    """
+    words = len(answer.split())
+    sentence = (words > 1 and answer[-1:] in ".!?") or (
+        words > 2 and any(map(str.isdigit, answer))
+    )
+    return words <= MOST_WORDS and "\n" not in answer and not sentence
+
+
+def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
+    """Choose a built-in reward that reads every answer and that a completion can meet."""
+    for reward in ("integer", "gsm8k"):
+        if _reads(reward, prompts):
+            return reward
+    answers = [str(prompt.record["answer"]).strip() for prompt in prompts]
+    brief = [*map(_is_brief, answers)]
+    latex = [bool(LATEX.search(one)) for one in answers]
+    if any(latex) and all(a or b for a, b in zip(brief, latex, strict=True)):
+        try:
+            load_reward("math")
+        except InputError:  # What it needs is not installed; a run says so.
+            return "math"
+        if _reads("math", prompts[:MATH_TRIED]):
+            return "math"
+    elif all(brief):
+        return "exact"
+    longest = max(answers, key=len)
+    raise InputError(
+        f"{column} = {shown(longest)}: no built-in reward reads such answers, and a "
+        "completion would hardly be equal to one; name a reward by --reward, such as "
+        "module:function"
+    )
+
+
+def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
+    """Read a local file of prompts."""
+    path = local_path(name, root)
+    if path.is_dir() if path else is_hub_name(name):
+        return _Read(Fields(**wanted.fields), reward=wanted.reward or "exact")
+    _, rows = open_rows(Prompts(source=name), root)
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{name}: has no prompts; give one JSON object per line")
+    fields = _find_fields(first.values, first.where, wanted.fields)
+    chat = is_chat(column_value(first.values, fields.problem))
+    config = Prompts(source=name, fields=fields, template="none", chat=chat)
+    prompts = load_prompts(config, root)
+    if wanted.reward is None:
+        return _Read(fields, prompts, _choose_reward(prompts, fields.answer))
+    try_reward(load_reward(wanted.reward), prompts)
+    return _Read(fields, prompts, wanted.reward)
+
+
+def _find(model: str, file: str, root: Path) -> Path | None:
+    """Find a file of a checkpoint on this machine, or None."""
+    if folder := local_path(model, root):
+        return folder / file if (folder / file).is_file() else None
+    from mse_lab.data.hub import Repository  # Late: only names of the Hub need it.
+
+    return Repository("MODEL", model).cached(file)
+
+
+def _settings(model: str, file: str, root: Path) -> dict[str, Any]:
+    path = _find(model, file, root)
+    return {} if path is None else parse_json(read_text(path), str(path))
+
+
+def _has_chat_template(model: str, root: Path) -> bool:
+    has_key = "chat_template" in _settings(model, "tokenizer_config.json", root)
+    return has_key or _find(model, "chat_template.jinja", root) is not None
+
+
+def _choose_chat(model: str, read: _Read, root: Path, wanted: bool | None) -> bool:
+    """Use the chat template if there is one, and the prompts do not hold it already."""
+    if any(is_chat(prompt.record["problem"]) for prompt in read.prompts):
+        if wanted is False:
+            raise InputError("--no-chat: the prompts are chats; leave it out")
+        return True
+    has_one = _has_chat_template(model, root)
+    if wanted and not has_one and _find(model, "tokenizer_config.json", root):
+        raise InputError(f"--chat: the tokenizer of {model} has no chat template")
+    marked = any(find_mark(prompt) for prompt in read.prompts)
+    return (has_one and not marked) if wanted is None else wanted
+
+
+def _most_tokens(model: str, wanted: int, root: Path) -> int:
+    """Take as many tokens as wanted, but at most half of the model's context."""
+    settings = _settings(model, "config.json", root)
+    text = settings.get("text_config")
+    places = [settings, text if isinstance(text, dict) else {}]
+    sizes = [place.get(name) for place in places for name in CONTEXTS]
+    halves = [size // 2 for size in sizes if isinstance(size, int) and size > 1]
+    return min([wanted, *halves])
+
+
+def _refuse_model(model: str, root: Path) -> None:
+    folder = local_path(model, root)
+    if folder is None and not is_hub_name(model):
+        raise InputError(f"MODEL = {shorten(model)}: no such folder; give a checkpoint")
+    if folder is not None and not (folder / "config.json").is_file():
+        raise InputError(f"MODEL = {model}: no config.json in it; give a checkpoint")
+
+
+def _yaml(**entry: Any) -> str:
+    style = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False}
+    return str(yaml.safe_dump(entry, width=10**6, **style).strip()[1:-1])
+
+
+def _from_folder(folder: Path, name: str) -> str:
+    """Make an existing relative path relative to the new probe's folder."""
+    relative = Path(name).exists() and not Path(name).is_absolute()
+    return os.path.relpath(name, folder) if relative else name
+
+
+def _of_trl(arguments: Mapping[str, Any]) -> str:
+    """Write the key `training` of TRL's own arguments: what is not its default."""
+    trainer = TRAINERS["trl"]
+    if not arguments:
+        return "# training: null  # null for TRL's defaults"
+    settings = {name: arguments.get(name) for name in trainer.settings}
+    # The trainer has worked these out of one another.
+    drawn, each = (
+        settings.pop("generation_batch_size"),
+        settings["per_device_train_batch_size"],
+    )
+    steps = settings["steps_per_generation"] or settings["gradient_accumulation_steps"]
+    if drawn and each and steps:
+        settings["processes"] = drawn // (each * steps)
+    always = {trainer.size, "scale_rewards", "loss_type", *trainer.batch.step}
+    given = {name: value for name, value in settings.items() if value is not None}
+    for name, row in trainer.settings.items():
+        others = {key: value for key, value in given.items() if key != name}
+        usual = given.get(name) == trainer.value(name, others)
+        if row.probe or (usual and name not in always):
+            given.pop(name, None)
+    return _yaml(training={"trainer": "trl", **given})
+
+
+def _fill_in(
+    model: str, prompts: str, out: Path, read: _Read, root: Path, wanted: Wanted
+) -> str:
+    chat = _choose_chat(model, read, root, wanted.chat)
+    chats = any(is_chat(prompt.record["problem"]) for prompt in read.prompts)
+    has_steps = read.reward in ("gsm8k", "math")
+    template = wanted.template or (
+        "word-problem" if read.reward == "gsm8k" and not chats else "none"
+    )
+    if template not in TEMPLATES:
+        load_template(template, root)  # Refused if it is none.
+        template = _from_folder(out.parent, template)
+    trained = wanted.arguments
+    tokens = wanted.max_tokens or trained.get("max_completion_length")
+    temperature = trained.get("temperature", 1.0)
+    return Template(read_text(TEXT)).substitute(
+        file=out,
+        reward=_yaml(reward=read.reward),
+        source=_yaml(source=_from_folder(out.parent, prompts)),
+        fields=_yaml(fields=read.fields.model_dump()),
+        template=_yaml(template=template),
+        chat=_yaml(chat=chat),
+        max_new_tokens=tokens
+        or _most_tokens(model, LONG if chat or has_steps else SHORT, root),
+        temperature="# temperature: 1.0"
+        if temperature == 1
+        else _yaml(temperature=temperature),
+        path=_yaml(path=_from_folder(out.parent, model)),
+        training=_of_trl(trained),
+    )
+
+
+def _describe(out: Path, read: _Read, root: Path) -> str:
+    lines = ["prompts not read: set subset, split, fields and reward in the file"]
+    probe = load_probe(out)
+    if read.prompts:
+        prompts = load_prompts(probe.prompts, root)
+        fields, what = read.fields, "as the model gets it"
+        if probe.prompts.chat:
+            what = "as the user's turn of a chat (plan shows all of it)"
+        reward, text = load_reward(probe.reward, chat=probe.prompts.chat), prompts[0].text
+        lines = [
+            f"prompts: {len(read.prompts):,}, problems in {fields.problem}, answers in "
+            f"{fields.answer}, reward {read.reward}",
+            *describe_first(prompts, reward, text, what, chat=probe.prompts.chat),
+        ]
+    next_ones = {
+        "advise": "which group size to set",
+        "run": "all errors",
+        "plan": "how long that run takes",
+    }
+    typed = {f"{COMMAND_PREFIX} {name} {out}": what for name, what in next_ones.items()}
+    width = max(map(len, typed)) + 4
+    said = "\n      ".join(f"{line:<{width}}{what}" for line, what in typed.items())
+    return "\n".join([f"{out} written", *lines, f"next: {said}"])
+
+
+def _create(path: Path, text: str) -> None:
+    """Create a file; one that is there, or a link of its name, is not touched."""
+    with writing(path):
+        try:
+            file = path.open("x", encoding="utf-8", newline="\n")
+        except FileExistsError:
+            raise InputError(f"{path}: exists; name another file by --out") from None
+        with file:
+            file.write(text)
+
+
+def write_new(
+    model: str, prompts: str, out: Path | None, root: Path, wanted: Wanted = NOTHING_ASKED
+) -> str:
+    """Write a probe; return a description and the next commands.
+
+    By default its file is the model's name and `.yaml`, in the working folder. A probe that
+    could not be measured is not left there.
+    """
+    _refuse_model(model, root)
+    out = out or Path(f"{Path(model).absolute().name}.yaml")
+    read = _read_prompts(prompts, root, wanted)
+    _create(out, _fill_in(model, prompts, out, read, root, wanted))
+    try:
+        return _describe(out, read, root)
+    except BaseException:
+        out.unlink()
+        raise

@@ -1,0 +1,200 @@
+"""Prompts: problems, their reference answers and the texts for the model."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mse_lab.config.prompt_templates import load_template
+from mse_lab.config.schema import Fields, Prompts
+from mse_lab.data.sources import Row, open_rows
+from mse_lab.errors import InputError, shorten, shown
+from mse_lab.records.plain_text import fault_of_text, step_into
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt."""
+
+    id: str  # Unique in its set; names the prompt's random streams and its row in tables.
+    text: str  # The text for the model, before any chat template; of a chat the last turn.
+    category: str  # For tables; may be empty.
+    # The whole row of the prompt set, for the reward, with `id`, `problem`, `answer` and
+    # `category` under these names.
+    record: Mapping[str, Any]
+
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """The messages of its chat; those of a text are one turn of the user."""
+        chat: Any = self.record.get("problem")
+        return chat if is_chat(chat) else [{"role": "user", "content": self.text}]
+
+
+def is_chat(problem: Any) -> bool:
+    """Whether a problem is a chat, messages that have a role and a text each."""
+    return (
+        isinstance(problem, list)
+        and bool(problem)
+        and all(isinstance(turn, Mapping) and "role" in turn for turn in problem)
+        and all(isinstance(turn.get("content"), str) for turn in problem)
+    )
+
+
+def column_names(values: Mapping[str, Any], above: str = "") -> list[str]:
+    """List the columns of a row, those inside of others by dotted names.
+
+    >>> column_names({"answer": "4", "reward_model": {"ground_truth": "4"}})
+    ['answer', 'reward_model.ground_truth']
+    """
+    names: list[str] = []
+    for key, value in values.items():
+        inside = value if isinstance(value, Mapping) and value else None
+        names += column_names(inside, f"{above}{key}.") if inside else [f"{above}{key}"]
+    return names
+
+
+def column_value(values: Mapping[str, Any], name: str) -> Any:
+    """Give a column of a row, by its name or a dotted one; None if there is no such one.
+
+    >>> column_value({"reward_model": {"ground_truth": "4"}}, "reward_model.ground_truth")
+    '4'
+    """
+    if name in values:
+        return values[name]
+    return reduce(step_into, name.split("."), values)
+
+
+def _choose(row: Row, name: str) -> str:
+    names = shorten(", ".join(column_names(row.values)), 500) or "nothing"
+    return f"set prompts.fields.{name} to one of {names}"
+
+
+def _required(row: Row, name: str, fields: Fields) -> Any:
+    """Return a field of a row; refuse the row if it is missing."""
+    field = getattr(fields, name)
+    value = column_value(row.values, field)
+    if value is None or not str(value).strip():
+        remedy = "" if field in row.values else f", or {_choose(row, name)}"
+        raise InputError(f"{row.where}: {field} is missing or empty; fill it in{remedy}")
+    if name != "problem" and isinstance(value, Mapping | list):
+        what = "a list" if isinstance(value, list) else "a mapping"
+        raise InputError(
+            f"{row.where}: {field} = {shown(value)}: {what}, which is no {name}; "
+            f"{_choose(row, name)}"
+        )
+    return value
+
+
+def _problem(row: Row, fields: Fields) -> Any:
+    """Return the problem: a text or number, or a chat. Trainers call it `prompt`."""
+    if (
+        fields.problem == "problem"
+        and "problem" not in row.values
+        and "prompt" in row.values
+    ):
+        fields = fields.model_copy(update={"problem": "prompt"})
+    problem = _required(row, "problem", fields)
+    one_value = isinstance(problem, str) or not isinstance(problem, Iterable)
+    if not one_value and not is_chat(problem):
+        raise InputError(
+            f"{row.where}: {fields.problem} = {shown(problem)}: give a text, or a list of "
+            "messages with a role and a content each"
+        )
+    return problem
+
+
+def _category(record: Record) -> str:
+    category = record.get("category")
+    return "" if category is None else str(category)
+
+
+def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Record:
+    """Add our names to a row; they replace fields of the same name."""
+    record = row.values | {"id": identity, "problem": _problem(row, fields)}
+    if answered:
+        record["answer"] = _required(row, "answer", fields)
+    if (category := column_value(row.values, fields.category)) is not None:
+        record["category"] = category
+    elif fields.category in row.values:
+        record["category"] = None
+    elif fields.category != "category":
+        remedy = _choose(row, "category")
+        raise InputError(f"{row.where}: has no {fields.category}; {remedy}")
+    for name, text in (("id", identity), ("category", _category(record))):
+        if fault := fault_of_text(text):
+            raise InputError(f"{row.where}: {name} {shown(text)} {fault}")
+    return record
+
+
+def _make_records(
+    rows: Iterable[Row], fields: Fields, name: str, *, answered: bool = True
+) -> Iterator[Record]:
+    seen: set[str] = set()
+    for row in rows:
+        numbered = fields.id == "id" and "id" not in row.values
+        identity = (
+            f"{name}-{row.number:04d}" if numbered else str(_required(row, "id", fields))
+        )
+        record = _make_record(row, fields, identity, answered)
+        if identity in seen:
+            raise InputError(
+                f"{row.where}: id {shorten(identity)} occurs twice; make the ids unique"
+            )
+        seen.add(identity)
+        yield record
+
+
+def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
+    """Read the prompts of a probe, in the order of their source.
+
+    Relative paths start from the working folder or the project's, `root`. Without ids in
+    the source the id of row 12, counted from 0, is `<name>-0012`.
+    """
+    template = load_template(config.template, root)
+    name, rows = open_rows(config, root)
+    records = [*_make_records(islice(rows, config.limit), config.fields, name)]
+    if not records:
+        raise InputError(
+            f"{config.source}: has no prompts; give one JSON object per line, or a data "
+            "set with rows"
+        )
+    return [_render(record, template, config) for record in records]
+
+
+def _render(record: Record, template: str, config: Prompts) -> Prompt:
+    if is_chat(record["problem"]):
+        text = str(record["problem"][-1]["content"])
+        if not config.chat or config.template != "none":
+            raise InputError(
+                f"prompt {shorten(record['id'])} is a chat: set prompts.chat = true "
+                "and prompts.template = none"
+            )
+    else:
+        text = template.replace("{problem}", str(record["problem"]))
+    return Prompt(record["id"], text, _category(record), record)
+
+
+def take_prompts(given: Iterable[Any], config: Prompts, *, answered: bool) -> list[Prompt]:
+    """Make prompts from texts, which are problems, or mappings in memory.
+
+    Of the settings their template and chat count. Each must have an `answer` where it is
+    `answered`, for a built-in reward.
+    """
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    rows = list(given) if is_list else []
+    if not all(isinstance(row, str | Mapping) for row in rows) or not rows:
+        raise InputError(
+            f"prompts = {shown(given)}: give texts, mappings with problem (or prompt) and "
+            "answer, or a data frame of them"
+        )
+    taken = [
+        Row(f"prompts[{at}]", at, {"problem": row} if isinstance(row, str) else dict(row))
+        for at, row in enumerate(rows)
+    ]
+    records = list(_make_records(taken, Fields(), "prompt", answered=answered))
+    template = load_template(config.template, Path())
+    return [_render(record, template, config) for record in records]

@@ -1,0 +1,249 @@
+"""A user's reward function, in one of three forms -> rewards of a prompt's completions.
+
+    ours    (text, row) -> float, of a completion's text and its prompt's row
+    TRL's   (completions, **columns) -> list, of some completions of one prompt; it gets
+            `prompts`, `completion_ids` and the row's columns, too
+    verl's  compute_score(data_source, solution_str, ground_truth, extra_info) -> float, or
+            a mapping with `score`
+
+Each may be async. What a function prints goes to standard error. A parameter that is not
+given here is named. A reward that depends on the other completions of a call is refused:
+that is found by asking for completions alone and together.
+"""
+
+import asyncio
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import update_wrapper
+from typing import Any
+
+from mse_lab.arrays import LARGEST, Ints
+from mse_lab.data.foreign_code import guard, protect
+from mse_lab.errors import InputError, shorten
+
+FORMS = (
+    "write (text, row) -> float, as for TRL (completions, **columns) -> list, or verl's "
+    "compute_score(data_source, solution_str, ground_truth, extra_info)"
+)
+
+# Completions of a call of TRL's form, at most: about those of a step of training.
+LARGEST_CALL = 64
+
+ALONE = 8  # Completions that are asked for alone.
+
+# Rewards texts of a prompt, whose row is the second argument; the third are token ids.
+Ids = Sequence[Sequence[int] | Ints] | None
+RewardsOf = Callable[[Sequence[str], Mapping[str, Any], Ids], list[Any]]
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Give the parameters of a function; some functions of C do not say theirs."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def has_trl_form(function: Callable[..., Any]) -> bool:
+    """Whether a function takes `completions`."""
+    return "completions" in parameters_of(function)
+
+
+def _awaited(value: Any) -> Any:
+    """Wait for what an async function gives, also where a loop runs, as in a notebook."""
+    if not inspect.isawaitable(value):
+        return value
+
+    async def wait() -> Any:
+        return await value
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, wait()).result()
+
+
+def call_by_names(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """Call a function with those of its parameters that there are."""
+    known = parameters_of(function)
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    single = {name: one for name, one in known.items() if one.kind not in variadic}
+    needed = [name for name, one in single.items() if one.default is one.empty]
+    if missing := [name for name in needed if name not in given]:
+        raise InputError(
+            f"it takes {', '.join(missing)}, not given here; given are {', '.join(given)}"
+        )
+    taken = {name: given[name] for name in given if takes_any or name in known}
+    return _awaited(function(**taken))
+
+
+def call_together(
+    function: Callable[..., Any], columns: Mapping[str, Sequence[Any]], **more: Any
+) -> list[Any]:
+    """Call a function of TRL's form with columns, lists of equal length, and `more`."""
+    rewards = list(call_by_names(function, {**columns, **more}))
+    if len(rewards) != (count := len(columns["completions"])):
+        raise ValueError(f"it gave {len(rewards)} rewards for {count} completions")
+    return rewards
+
+
+def ignore(*_: Any) -> None:
+    """Take what a reward logs through the trainer: it belongs to the training alone."""
+
+
+LOGS = {"log_extra": ignore, "log_metric": ignore}
+
+
+def as_turns(texts: Sequence[str]) -> list[list[dict[str, str]]]:
+    """Make an answer of a chat of each text."""
+    return [[{"role": "assistant", "content": text}] for text in texts]
+
+
+def _of_trl(function: Callable[..., Any], chat: bool) -> RewardsOf:
+    def call(texts: Sequence[str], row: Mapping[str, Any], ids: Ids) -> list[Any]:
+        rows, problem = [protect(row) for _ in texts], row.get("problem", "")
+        columns = {name: [each[name] for each in rows] for name in row}
+        columns |= {"prompts": [str(problem)] * len(texts), "completions": list(texts)}
+        if chat:
+            user = [{"role": "user", "content": str(problem)}]
+            turns = problem if isinstance(problem, list) else user
+            columns["prompts"] = [protect(turns) for _ in texts]
+            columns["completions"] = as_turns(texts)
+        if ids is not None:
+            columns["completion_ids"] = [[*map(int, one)] for one in ids]
+        return call_together(function, columns, **LOGS)
+
+    def rewards_of(texts: Sequence[str], row: Mapping[str, Any], ids: Ids) -> list[Any]:
+        rewards = []
+        for start in range(0, len(texts), LARGEST_CALL):
+            part = slice(start, start + LARGEST_CALL)
+            rewards += call(texts[part], row, None if ids is None else ids[part])
+        return rewards
+
+    return rewards_of
+
+
+def _of_verl(function: Callable[..., Any]) -> Callable[[str, Mapping[str, Any]], Any]:
+    def reward(text: str, row: Mapping[str, Any]) -> Any:
+        row_copy = protect(row)
+        given = {"solution_str": text, "extra_info": row_copy.get("extra_info") or {}}
+        model = row_copy.get("reward_model")
+        if isinstance(model, Mapping) and "ground_truth" in model:
+            given["ground_truth"] = model["ground_truth"]
+        elif "answer" in row_copy:
+            given["ground_truth"] = row_copy["answer"]
+        if "data_source" in row_copy:
+            given["data_source"] = row_copy["data_source"]
+        score = call_by_names(function, given)
+        return score["score"] if isinstance(score, Mapping) else score
+
+    return reward
+
+
+def _as_rewards_of(function: Callable[..., Any], what: str, chat: bool) -> RewardsOf:
+    """Convert a function of any form to one of texts and their row."""
+    if has_trl_form(function):
+        return _of_trl(function, chat)
+    one_by_one = function
+    if {"solution_str", "ground_truth"} <= {*parameters_of(function)}:
+        one_by_one = _of_verl(function)
+    try:
+        inspect.signature(one_by_one).bind("text", {})
+    except TypeError:
+        taken = inspect.signature(function)
+        raise InputError(f"{what}: takes {taken}; {FORMS}") from None
+    except ValueError:  # Some functions written in C have no signature.
+        pass
+
+    def rewards_of(texts: Sequence[str], row: Mapping[str, Any], _: Ids) -> list[Any]:
+        rewards = {
+            text: _awaited(one_by_one(text, protect(row))) for text in dict.fromkeys(texts)
+        }
+        return [rewards[text] for text in texts]
+
+    return rewards_of
+
+
+def _as_number(value: Any) -> float:
+    if value is None:
+        raise InputError(
+            "it gave None, by which TRL leaves a completion out of its group; that is not "
+            "measured here: give a number"
+        )
+    if isinstance(value, str | bytes):
+        raise TypeError(f"it gave the text {value!r}, not a number")
+    return float(value)
+
+
+class UserReward:
+    """A user's function of any form; a line for each error and unusable value.
+
+    `what` names it; in a `chat` a function of TRL's form gets messages.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], what: str, *, chat: bool = False
+    ) -> None:
+        update_wrapper(self, function)
+        self._rewards_of = _as_rewards_of(function, what, chat)
+        # Whether it may still depend on the other completions of a call.
+        self._unasked = has_trl_form(function)
+        if chat and self._unasked:
+            what += ", given messages as prompts.chat is true"
+        self._what = what
+
+    def __call__(self, text: str, prompt: Mapping[str, Any]) -> float:
+        """Reward one completion of a prompt."""
+        return self._numbers([text], prompt, None)[0]
+
+    def together(
+        self, texts: Sequence[str], prompt: Mapping[str, Any], ids: Ids = None
+    ) -> list[float]:
+        """Reward completions of one prompt, those of TRL's form in few calls."""
+        numbers = self._numbers(texts, prompt, ids)
+        if self._unasked and len({*numbers}) > 1:
+            self._refuse_relative(texts[:LARGEST_CALL], prompt, ids, numbers)
+            self._unasked = False
+        return numbers
+
+    def _numbers(
+        self, texts: Sequence[str], prompt: Mapping[str, Any], ids: Ids
+    ) -> list[float]:
+        where = f"{self._what}: failed on prompt {shorten(str(prompt.get('id')))}"
+        with guard(where):
+            try:
+                numbers = [*map(_as_number, self._rewards_of(texts, prompt, ids))]
+            except InputError as error:
+                raise InputError(f"{where}: {error}") from None
+        for number in numbers:
+            if not abs(number) <= LARGEST:
+                raise InputError(
+                    f"{where}: gave {number:g}; it must be a finite number of size "
+                    f"{LARGEST:g} at most"
+                )
+        return numbers
+
+    def _refuse_relative(
+        self,
+        texts: Sequence[str],
+        prompt: Mapping[str, Any],
+        ids: Ids,
+        together: list[float],
+    ) -> None:
+        """Refuse a reward that ranks a call's completions; noise is no such reward."""
+        for text, _ in Counter(texts).most_common(ALONE):
+            at = texts.index(text)
+            its_ids = None if ids is None else ids[at : at + 1]
+            (alone,) = self._numbers([text], prompt, its_ids)
+            if math.isclose(alone, together[at], rel_tol=1e-6, abs_tol=1e-9):
+                continue
+            all_ids = None if ids is None else ids[: len(texts)]
+            if self._numbers(texts, prompt, all_ids)[at] == together[at]:
+                raise InputError(
+                    f"{self._what}: its value depends on the other completions of a call "
+                    f"({alone:g} alone, {together[at]:g} with others), and is not "
+                    "measured: give a reward of each completion"
+                )
+            return

@@ -1,4 +1,0 @@
-"""What is measured, as data: configuration, prompts, rewards, randomness. No torch.
-
-`schema.py` has every key of a probe; `rewards.py` the built-in rewards.
-"""

@@ -1,0 +1,349 @@
+"""One record of a completion: what files say of it, under one name and of one type each.
+
+| name | meaning |
+|---|---|
+| `prompt_id`, `prompt` | what identifies a prompt; its text, messages or token ids |
+| `step`, `group` | the training step; what identifies a group of a prompt and step |
+| `completion`, `token_ids` | the text; the token ids, those of tools and environments too |
+| `mask` | 1 for each token that the policy drew, 0 for others |
+| `reward`, `rewards` | the total; by reward function, where their sum is the total |
+| `truncated`, `length` | whether the limit on its length cut it; its tokens by the policy |
+| `log_probs`, `engine_log_probs` | of each token: the model's; the drawing engine's |
+| `log_prob` | of the whole completion, by the model |
+| `advantage`, `pool` | the trainer's; that of a run, `reference` or `replicate` |
+
+`SCHEMA` has the types; rewards by function are columns `rewards.NAME`. A row that lists the
+rewards of several completions is taken apart, a record for each.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mse_lab.arrays import LARGEST
+from mse_lab.errors import InputError, shown
+from mse_lab.records.plain_text import step_into
+from mse_lab.records.rows import ColumnValues, Rows, listed
+
+# Other names of files that are read without a mapping.
+SYNONYMS = {
+    **dict.fromkeys(("text", "response", "output"), "completion"),
+    **dict.fromkeys(("tokens", "completion_ids"), "token_ids"),
+}
+
+IDENTITIES = ("prompt_id", "prompt", "group", "step")  # Every row has them, or none.
+PART = "rewards."  # Begins the name of a reward function's column.
+_OF_TOKENS = ("token_ids", "mask", "log_probs", "engine_log_probs")
+
+MOST_TOKEN = 2**53  # Whole numbers below it are floats, too.
+LARGEST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
+MOST_LOG = 0.1  # Log-probabilities of low precision may be this far above 0.
+
+_WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(
+    ("", "na", "nan", "none", "null"), None
+)
+# How engines say why a completion ended.
+_ENDINGS = {
+    **dict.fromkeys(("length", "truncated"), 1.0),
+    **dict.fromkeys(("stop", "eos", "tool_calls", "end_turn", "completed"), 0.0),
+}
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        word = value.strip().lower()
+        return _WORDS[word] if word in _WORDS else float(word)
+    if isinstance(value, int | float):
+        return float(value)
+    raise ValueError
+
+
+def _whole_number(value: Any) -> int | None:
+    number = _number(value)
+    if number is None or number != number:
+        return None
+    if not abs(number) < MOST_TOKEN or number % 1:
+        raise ValueError
+    return int(number)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, default=str, ensure_ascii=False)
+    )
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _flag(value: Any) -> bool | None:
+    number = _ENDINGS.get(value) if isinstance(value, str) else None
+    number = _number(value) if number is None else number
+    if number not in (0, 1, None):
+        raise ValueError
+    return None if number is None else bool(number)
+
+
+def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    def read_list(value: Any) -> list[Any]:
+        value = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(value, list | tuple):
+            raise ValueError
+        return [None if one is None else read(one) for one in value]
+
+    return read_list
+
+
+class _Kind(NamedTuple):
+    """The values of a name: their type, how one is read, and what it is, for messages."""
+
+    type: pa.DataType
+    read: Callable[[Any], Any]
+    what: str
+    low: float = -math.inf
+    high: float = math.inf
+
+
+_ID = _Kind(pa.string(), _text, "a text or an id")
+_COUNT = _Kind(pa.int64(), _whole_number, "a whole number from 0", 0, MOST_TOKEN)
+_REWARD = _Kind(
+    pa.float64(), _number, f"a number of at most {LARGEST:g}", -LARGEST, LARGEST
+)
+_IDS = _Kind(pa.list_(pa.int64()), _list_of(_whole_number), "a list of token ids, [1, 2]")
+_LOGS = _Kind(
+    *(pa.list_(pa.float64()), _list_of(_number), "a list of log-probabilities, [-1.5]"),
+    *(-LARGEST_NATS, LARGEST_NATS),
+)
+SCHEMA: dict[str, _Kind] = {
+    **dict.fromkeys(("prompt_id", "prompt", "group", "pool"), _ID),
+    "completion": _ID._replace(what="a text"),
+    **dict.fromkeys(("step", "length"), _COUNT),
+    **dict.fromkeys(("reward", "advantage"), _REWARD),
+    "log_prob": _REWARD._replace(
+        what="a log-probability", low=-LARGEST_NATS, high=MOST_LOG
+    ),
+    "token_ids": _IDS,
+    "mask": _IDS._replace(what="a list of 0 and 1, [0, 1]", low=0, high=1),
+    **dict.fromkeys(("log_probs", "engine_log_probs"), _LOGS),
+    "truncated": _Kind(pa.bool_(), _flag, "true or false"),
+}
+RECORD_NAMES = (*SCHEMA, "rewards")
+
+
+class Records(NamedTuple):
+    """Some completions: a column for each name that their file has, and their places."""
+
+    columns: Mapping[str, pa.Array]
+    place: Callable[[int], str]
+    size: int
+
+
+def _fault(where: str, column: str, value: Any, remedy: str) -> InputError:
+    return InputError(f"{where}: {column} = {shown(value)}: give {remedy}")
+
+
+def _convert(
+    values: ColumnValues, name: str, column: str, place: Callable[[int], str]
+) -> pa.Array:
+    """Give the values the type of a record's name; refuse what is none."""
+    key = "reward" if name.startswith(PART) else name
+    kind = SCHEMA[key]
+    array = _cast(values, kind.type)
+    if array is None:
+        read = []
+        for index, value in enumerate(listed(values)):
+            try:
+                missing = value is None or value is math.nan or value != value
+                read.append(None if missing else kind.read(value))
+            except (ValueError, OverflowError, TypeError):
+                raise _fault(place(index), column, value, kind.what) from None
+        array = pa.array(read, kind.type)
+    _refuse_odd(array, name, column, place, kind)
+    return array
+
+
+def _cast(values: ColumnValues, type_: pa.DataType) -> pa.Array | None:
+    """Convert all values at once, where that is exact; else None."""
+    try:
+        given = (
+            values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
+        )
+        if given.type == type_:
+            return _without_nan(given)
+        alike = pa.types.is_nested(given.type) == pa.types.is_nested(type_)
+        # To Arrow every number but 0 is true, and a date is a number.
+        exact = alike and not pa.types.is_boolean(type_)
+        exact &= not pa.types.is_temporal(given.type)
+        return _without_nan(given.cast(type_)) if exact else None
+    except (pa.ArrowException, UnicodeError, OverflowError):
+        return None
+
+
+def _without_nan(array: pa.Array) -> pa.Array:
+    """Put null in the place of NaN."""
+    if not pa.types.is_floating(array.type) or not pc.any(pc.is_nan(array)).as_py():
+        return array
+    return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+
+
+def _refuse_odd(
+    array: pa.Array, name: str, column: str, place: Callable[[int], str], kind: _Kind
+) -> None:
+    """Refuse an identity that some rows lack, and numbers out of bounds."""
+    if name in IDENTITIES and 0 < array.null_count < len(array):
+        raise InputError(
+            f"{place(array.is_null().index(True).as_py())}: {column} is missing, which "
+            "other rows have; give it in every row or in none"
+        )
+    if kind.high == math.inf:
+        return
+    flat = array.flatten() if pa.types.is_list(array.type) else array
+    numbers = np.asarray(flat.to_numpy(zero_copy_only=False), dtype=float)
+    for at in np.flatnonzero((numbers < kind.low) | (numbers > kind.high))[:1].tolist():
+        row = at if flat is array else pc.list_parent_indices(array)[at].as_py()
+        raise _fault(place(row), column, flat[at].as_py(), kind.what)
+
+
+def find_column(rows: Rows, name: str) -> ColumnValues | None:
+    """Give the values of a column; `a.b` is b of what a holds, `a.0` the first."""
+    if name in rows.columns:
+        return rows.columns[name]
+    top, *keys = name.split(".")
+    if not keys or top not in rows.columns:
+        return None
+    return [reduce(step_into, keys, value) for value in listed(rows.columns[top])]
+
+
+def _is_reward(name: str) -> bool:
+    return name == "reward" or name.startswith(PART)
+
+
+def _has_lists(values: ColumnValues) -> bool:
+    if isinstance(values, pa.Array):
+        return bool(pa.types.is_nested(values.type))
+    return any(isinstance(value, list) for value in values)
+
+
+def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
+    """Read records; `columns` are the file's, by the names of a record."""
+    cells = {name: find_column(rows, column) for name, column in columns.items()}
+    values = {name: given for name, given in cells.items() if given is not None}
+    if "rewards" in values:
+        values |= _by_function(rows, values.pop("rewards"), columns["rewards"])
+    place, size = rows.place, len(rows.numbers)
+    if any(_is_reward(name) and _has_lists(given) for name, given in values.items()):
+        values, origins = _Listed(rows, values, columns).take_apart()
+        size = len(origins)
+
+        def place(index: int) -> str:
+            return rows.place(origins[index])
+
+    typed = {
+        name: _convert(given, name, columns.get(name, name), place)
+        for name, given in values.items()
+    }
+    # A column of nothing is no column; of rewards it says that there are none.
+    kept = {
+        name: array
+        for name, array in typed.items()
+        if array.null_count < size or _is_reward(name)
+    }
+    return Records(kept, place, size)
+
+
+def _by_function(rows: Rows, given: ColumnValues, column: str) -> dict[str, ColumnValues]:
+    """Take rewards by function apart; a list of rewards is that of a group."""
+    values = listed(given)
+    if any(isinstance(one, list) for one in values):
+        return {f"{PART}{column}": values}
+    for index, one in enumerate(values):
+        if not isinstance(one, Mapping | None):
+            remedy = "a mapping of rewards by function, or a list"
+            raise _fault(rows.place(index), column, one, remedy)
+    names = dict.fromkeys(str(name) for one in values for name in one or ())
+    return {f"{PART}{name}": [(one or {}).get(name) for one in values] for name in names}
+
+
+class _Listed(NamedTuple):
+    """Rows that list the rewards of several completions."""
+
+    rows: Rows
+    values: Mapping[str, ColumnValues]
+    columns: Mapping[str, str]
+
+    def take_apart(self) -> tuple[dict[str, ColumnValues], list[int]]:
+        """Make a row for each completion; return the columns, and where each came from.
+
+        A row is a group, unless it lists prompts, too.
+        """
+        lists = {name: listed(given) for name, given in self.values.items()}
+        first = next(name for name in lists if _is_reward(name))
+        self._refuse_tokens(first, lists)
+        counts = [len(one or ()) for one in lists[first]]
+        origins = [index for index, count in enumerate(counts) for _ in range(count)]
+        spread: dict[str, ColumnValues] = {
+            name: self._spread(name, given, counts) for name, given in lists.items()
+        }
+        of_prompts = {"prompt_id", "prompt", "group"} & {*lists}
+        if "group" not in lists and not any(
+            _lists_values(name, value) for name in of_prompts for value in lists[name]
+        ):
+            spread["group"] = [self.rows.place(index) for index in origins]
+        return spread, origins
+
+    def _refuse_tokens(self, reward: str, lists: Mapping[str, Sequence[Any]]) -> None:
+        """Refuse a list that may be of a completion's tokens, and no list at all."""
+        column = self.columns.get(reward, "rewards")
+        for index, value in enumerate(lists[reward]):
+            if not isinstance(value, list | None):
+                raise _fault(
+                    self.rows.place(index), column, value, "a list as in other rows"
+                )
+        named = {"completion", "token_ids", "length"} & {*lists}
+        if reward == "reward" and not named:
+            raise InputError(
+                f"{self.rows.place(0)}: {column} is a list, of a group's completions or of "
+                "a completion's tokens? Name the list of completions, --columns "
+                "completion=..., or give the sum over the tokens"
+            )
+
+    def _spread(self, name: str, given: Sequence[Any], counts: Sequence[int]) -> list[Any]:
+        """Give each completion its value of its row."""
+        spread: list[Any] = []
+        for index, (value, count) in enumerate(zip(given, counts, strict=True)):
+            many = _lists_values(name, value)
+            if many and len(value) == count:
+                spread += value
+            elif not many and (name in IDENTITIES or value is None or not count):
+                spread += [value] * count
+            else:
+                has = len(value) if many else "one"
+                raise InputError(
+                    f"{self.rows.place(index)}: {count} rewards beside {has} of "
+                    f"{self.columns.get(name, name)}; give one of each for a completion, "
+                    "or the completion's one reward"
+                )
+        return spread
+
+
+def _lists_values(name: str, value: Any) -> bool:
+    """Whether a value is a list of values, one of each completion.
+
+    A list of numbers or mappings is a single prompt or completion, its token ids or
+    messages.
+    """
+    if not isinstance(value, list):
+        return False
+    if name in _OF_TOKENS:
+        return all(isinstance(one, list | None) for one in value)
+    if name in ("prompt", "completion"):
+        return all(isinstance(one, str | list | None) for one in value)
+    return True

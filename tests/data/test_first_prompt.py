@@ -1,0 +1,83 @@
+"""The first prompt and its rewards in words, and what is doubtful about the prompts."""
+
+import pytest
+
+from mse_lab.data.first_prompt import describe_completion, describe_first, doubts_about
+from mse_lab.data.prompts import Prompt
+from mse_lab.data.reward_functions import UserReward
+from mse_lab.data.rewards import exact, supplied
+
+
+def prompts(*answers):
+    for at, answer in enumerate(answers):
+        known = {} if answer is None else {"answer": answer}
+        yield Prompt(f"p{at}", "", "", {"id": f"p{at}", "problem": "?"} | known)
+
+
+def test_the_end_of_a_long_prompt_is_seen():
+    (line,) = describe_first([*prompts(None)], exact, "x" * 999 + "Answer: \n")
+    assert line.endswith(r"xAnswer: \n'")
+    assert " ... " in line
+
+
+def test_a_reward_that_wants_more_than_the_answer_is_told():
+    def boxed(text, row):
+        return float(text == f"[{row['answer']}]")
+
+    _, rewards = describe_first([*prompts(2, 2, 3)], UserReward(boxed, "mine"), "?")
+    assert rewards == (
+        "rewards: 0 for its reference answer '2', 0 for '3'; it does not tell bare answers "
+        "apart"
+    )
+
+
+def fails(text, row):
+    raise RuntimeError("no network")
+
+
+@pytest.mark.parametrize("reward", [supplied, UserReward(fails, "mine")])
+def test_without_a_reward_there_is_the_prompt(reward):
+    assert len(describe_first([*prompts(2, 3)], reward, "?")) == 1
+
+
+def test_a_completion_is_shown_in_a_line():
+    (one, other) = prompts(None, 7)
+    assert describe_completion(one, "a\nb", 0.5) == r"prompt p0: reward 0.5 for 'a\nb'"
+    assert describe_completion(other, "", 0).endswith("for '', reference answer '7'")
+
+
+IM = "<|im_start|>user\n7<|im_end|>\n<|im_start|>assistant\n"
+
+
+def turns(*roles):
+    return [{"role": role, "content": "7"} for role in roles]
+
+
+@pytest.mark.parametrize(
+    ("problem", "chat", "lines"),
+    [
+        ("7 < 8 | 9 > 1, [3]", True, []),
+        (IM, True, ["set prompts.chat = f"]),
+        ("<|im_start|>user\n7<|im_end|>\n", False, ["given as they are"]),
+        ("[INST] 7 [/INST]", True, ["([INST]); set"]),
+        ("7 </eos>", True, ["(</eos>); set prompts.chat"]),
+        ("7 eos", True, []),
+        (turns("system", "user"), True, []),
+        (turns("user", "assistant"), True, ["1 of 2 prompts end"]),
+        (
+            f"{IM}It is 7<|im_end|>\n",
+            True,
+            ["hold a chat template's tokens", "end with an answer of the assistant"],
+        ),
+        ([{"role": "user", "content": "<start_of_turn>7"}], True, ["(<start_of_t"]),
+    ],
+)  # fmt: skip
+def test_prompts_that_hold_the_template_or_an_answer_are_told(problem, chat, lines):
+    two = [
+        Prompt("a", "7", "", {"problem": problem}),
+        Prompt("b", "x", "", {"problem": "x"}),
+    ]
+    said = [*doubts_about(two, chat=chat, special=["</eos>", "7", "eos"])]
+    assert len(said) == len(lines)
+    assert all(line in one for line, one in zip(lines, said, strict=True))
+    assert said == describe_first(two, supplied, "7", chat=chat, special=["</eos>"])[1:]

@@ -1,0 +1,212 @@
+"""Prompts: from a file or in memory, under our names, in their template, or one line."""
+
+import json
+
+import pandas as pd
+import pytest
+from fuzzing import CASES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mse_lab.config.prompt_templates import FEW_SHOT, TEMPLATES
+from mse_lab.config.schema import Prompts
+from mse_lab.data.prompts import load_prompts, take_prompts
+from mse_lab.data.rewards import gsm8k
+from mse_lab.errors import InputError
+from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
+
+NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
+          "extra_info": {"index": 3, "of": {"level": "easy"}}}  # fmt: skip
+
+
+def test_fields_under_our_names_in_the_whole_row(lines):
+    row = word_problems("test")[12]
+    prompts = load(source=lines, fields=FIELDS, template="none")
+    prompt = prompts[12]
+    assert (prompt.text, prompt.id, prompt.category) == ("test: 12 and 2?", "sums-0012", "")
+    assert prompt.record == {**row, "id": "sums-0012", "problem": row["question"]}
+    assert (gsm8k("14", prompt.record), gsm8k("15", prompt.record)) == (1, 0)
+    assert [one.id for one in prompts] == [f"sums-{at:04d}" for at in range(15)]
+    assert load(source=lines, fields=FIELDS, template="none", limit=4) == prompts[:4]
+
+
+def test_other_ids_and_categories(tmp_path):
+    rows = [
+        {"uid": 7, "problem": "a", "answer": 1, "level": "hard"},
+        {"uid": 8, "problem": "b", "answer": 2, "level": None},
+    ]
+    fields = {"id": "uid", "category": "level"}
+    first, second = load(source=write_lines(tmp_path / "x.jsonl", rows), fields=fields)
+    assert (first.id, first.category) == ("7", "hard")
+    assert (second.id, second.category) == ("8", "")
+
+
+def test_columns_inside_others_go_by_dotted_names(tmp_path):
+    """The row keeps them as they are; a name with a dot in it comes first."""
+    fields = {
+        "problem": "q.text",
+        "answer": "reward_model.ground_truth",
+        "id": "extra_info.index",
+        "category": "extra_info.of.level",
+    }
+    source = write_lines(tmp_path / "p.jsonl", [NESTED])
+    (prompt,) = load(source=source, fields=fields, template="none")
+    assert (prompt.id, prompt.text, prompt.category) == ("3", "1 + 1", "easy")
+    assert prompt.record["answer"] == 2
+    assert prompt.record["reward_model"] == NESTED["reward_model"]
+    turns = write_lines(tmp_path / "t.jsonl", [{**NESTED, "turns": [{"says": "1 + 2"}]}])
+    inside = fields | {"problem": "turns.0.says"}
+    assert load(source=turns, fields=inside, template="none")[0].text == "1 + 2"
+    source = write_lines(tmp_path / "p.jsonl", [{**NESTED, "q.text": "plain"}])
+    assert load(source=source, fields=fields, template="none")[0].text == "plain"
+
+
+@given(st.data())
+@CASES
+def test_a_mutated_file_is_read_right_or_refused(tmp_path, data):
+    """Renamed, nested, repeated, cut, other values; right is what json and pandas say."""
+    names = st.sampled_from(["problem", "answer", "id", "q", "category", "a.b"])
+    values = st.sampled_from(
+        ["1", 2, None, "", ["x"], {"b": "3"}, {"text": "4"}, True, 0.5]
+    )
+    rows = data.draw(st.lists(st.dictionaries(names, values, max_size=4), max_size=3))
+    text = "".join(json.dumps({"problem": "p", "answer": 1} | row) + "\n" for row in rows)
+    cut = data.draw(st.sampled_from([0, 0, 0, 1, 7]))
+    path = tmp_path / "p.jsonl"
+    path.write_text(text[: len(text) - cut])
+    fields = {
+        name: data.draw(st.sampled_from([name, "q.text", "a.b", "answer.b"]))
+        for name in ("problem", "answer")
+    }
+    try:
+        found = load(source=path, fields=fields, template="none")
+    except InputError:
+        return
+    read = pd.json_normalize([json.loads(line) for line in path.read_text().splitlines()])
+    assert len(found) == len(read)
+    for prompt, (_, row) in zip(found, read.iterrows(), strict=True):
+        assert prompt.text == str(row[fields["problem"]])
+        assert str(prompt.record["answer"]) == str(row[fields["answer"]])
+        assert not isinstance(prompt.record["answer"], dict | list)
+
+
+@pytest.mark.parametrize("name", ["arithmetic-tiny", "arithmetic-worked", "arithmetic"])
+def test_the_prompt_sets_of_this_project_read_as_they_stand(name):
+    """Recorded results hold a hash of these records, the order of their keys included."""
+    path = ROOT / f"probes/prompts/{name}.jsonl"
+    found = load(source=f"probes/prompts/{name}.jsonl", template="few-shot")
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [json.dumps(prompt.record) for prompt in found] == [*map(json.dumps, written)]
+    for prompt, record in zip(found, written, strict=True):
+        assert prompt.text == FEW_SHOT.replace("{problem}", record["problem"])
+        assert prompt.category == record["category"]
+
+
+def test_what_looks_like_nothing_or_a_number_is_text(tmp_path):
+    values = ["nan", "NA", "none", "001", "true", "1e5", " a", 'a,"b"']
+    rows = [{"id": one, "problem": "1", "answer": 1, "category": one} for one in values]
+    rows.append({"id": False, "problem": "1", "answer": 1, "category": 0})
+    found = load(source=write_lines(tmp_path / "p.jsonl", rows))
+    assert [prompt.id for prompt in found] == [*values, "False"]
+    assert [prompt.category for prompt in found] == [*values, "0"]
+
+
+def test_templates(tmp_path, lines):
+    """Each shows its problem once, whatever the problem holds; demonstrations are text."""
+    for name in (one for one in TEMPLATES if one != "none"):
+        (prompt, *_) = load(source=lines, fields={"problem": "answer"}, template=name)
+        assert prompt.text == TEMPLATES[name].replace("{problem}", "It is\n#### 2")
+    (tmp_path / "mine.txt").write_text("Q: {answer}\nQ: {problem}\nA:")
+    rows = [{"problem": "{problem} {answer}", "answer": 1}]
+    source = write_lines(tmp_path / "odd.jsonl", rows)
+    (prompt,) = load(source=source, template=str(tmp_path / "mine.txt"))
+    assert prompt.text == "Q: {answer}\nQ: {problem} {answer}\nA:"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("no place", "the text has no {problem}; add it"),
+        ("{shots}{problem}{answer}{/shots}{problem}", "{shots} is no longer filled in"),
+    ],
+)
+def test_a_broken_template(text, line, tmp_path, lines):
+    (tmp_path / "mine.txt").write_text(text)
+    with pytest.raises(InputError) as caught:
+        load(source=lines, fields=FIELDS, template=str(tmp_path / "mine.txt"))
+    assert str(caught.value).startswith("prompts.template = ")
+    assert line in str(caught.value)
+
+
+ONE = {"problem": 1, "answer": 1}
+BAD = {
+    "no id": ([{"id": 1, **ONE}, {"id": "", **ONE}], {}, "line 2: id is missing or empty"),
+    "named id missing": (
+        [ONE], {"fields": {"id": "uid"}},
+        "line 1: uid is missing or empty; fill it in, or set prompts.fields.id to one of "
+        "problem, answer",
+    ),
+    "unmapped": (
+        word_problems("test"), {},
+        "line 1: problem is missing or empty; fill it in, or set prompts.fields.problem to "
+        "one of question, answer",
+    ),
+    "no category": ([ONE], {"fields": {"category": "level"}}, "line 1: has no level; set"),
+    "an id twice": ([{"id": 1, **ONE}] * 2, {}, "line 2: id 1 occurs twice; make the ids"),
+    "a mapping as the answer": (
+        [NESTED], {"fields": {"problem": "q.text", "answer": "reward_model"}},
+        "a mapping, which is no answer; set prompts.fields.answer to one of q.text, "
+        "reward_model.ground_truth, reward_model.style",
+    ),
+    "a list as the answer": (
+        [NESTED], {"fields": {"problem": "q.text", "answer": "reward_model.style"}},
+        "reward_model.style = ['rule']: a list, which is no answer",
+    ),
+    "nothing inside": (
+        [NESTED], {"fields": {"problem": "q.text.more", "answer": "q.text"}},
+        "line 1: q.text.more is missing or empty",
+    ),
+    "split of a file": (
+        word_problems("test"), {"fields": FIELDS, "split": "train"}, "prompts.split = trai",
+    ),
+    **{f"{value!r} as {name}": (
+        [{"id": 1, **ONE, name: f"a{value}b"}], {}, "holds a control character, a line",
+    ) for name in ("id", "category") for value in "\r\n\x85\u2028\0"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_prompt_set(case, tmp_path):
+    rows, values, line = BAD[case]
+    with pytest.raises(InputError) as caught:
+        load(source=write_lines(tmp_path / "p.jsonl", rows), **values)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
+
+
+def test_rows_of_a_trainer_are_prompts_in_a_file_and_in_memory(tmp_path):
+    rows = [{"prompt": "1 + 1", "answer": 2}, {"prompt": CHAT, "answer": 2}]
+    source = str(write_lines(tmp_path / "rows.jsonl", rows))
+    config = Prompts(source=source, template="none", chat=True)
+    for found in (load_prompts(config, ROOT), take_prompts(rows, config, answered=True)):
+        assert [one.turns for one in found] == [CHAT[1:], CHAT]
+        assert found[1].text == "1 + 1"
+
+
+@pytest.mark.parametrize(
+    ("problem", "changes", "words"),
+    [
+        (CHAT, {}, "prompt-0000 is a chat: set prompts.chat = true"),
+        (CHAT, {"chat": True, "template": "plain"}, "and prompts.template = none"),
+        ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a content"),
+        (["1 + 1"], {"chat": True}, "a role and a content"),
+        ({"text": "1 + 1"}, {}, "give a text, or a list of messages"),
+    ],
+)
+def test_what_is_no_prompt_is_not_read_as_text(problem, changes, words):
+    config = Prompts(source="memory", **{"template": "none"} | changes)
+    with pytest.raises(InputError, match=words):
+        take_prompts([{"problem": problem, "answer": 1}], config, answered=True)
