@@ -5,8 +5,8 @@
 - clone: README.md's commands and its Python, from the first `pip install .` on, in a clone
   of this commit and an environment that has only what these lines install; then those of
   `PRETRAINED`, with a pretrained model, if its package can be had.
-- wheel: `python -m build`, then the demo and the notebook in an environment that has only
-  the wheel, far from any clone.
+- wheel: `python -m build`, then the demo's commands in an environment that has only the
+  wheel, far from any clone.
 
 What takes long is typed in a shorter form (`SHORTER`). A command that fails ends it with 1.
 """
@@ -50,6 +50,13 @@ tokenizer = AutoTokenizer.from_pretrained("{MODEL}")
 prompts = [json.loads(line) for line in open("my-prompts.jsonl")]
 reward = "integer"
 """
+
+# What `mse-lab demo` proposes for its run.
+OF_THE_DEMO = (
+    "mse-lab advise demo --completions-per-step 1024",
+    "mse-lab report demo",
+    "mse-lab claims demo",
+)
 
 # How a line of a page begins that is typed.
 COMMAND = re.compile(r"(?:\$ )?((?:pip|mse-lab|python|make) .*)")
@@ -142,27 +149,23 @@ def in_a_clone(folder: Path) -> None:
             bench.type("python page.py")
         if not language:
             bench.type_all(commands(code))
+    bench.type("cd probes && python notebooks/execute.py notebooks/first-look.ipynb")
     for lines in of_pretrained(ROOT / PRETRAINED):
         bench.type_all(lines)
     bench.type("git diff --exit-code --stat")
 
 
 def from_a_wheel(folder: Path) -> None:
-    """Build as one does to publish; the demo with the wheel alone, then the notebook."""
+    """Build as one does to publish; type what needs no model with the wheel alone."""
     subprocess.run(["git", "clone", "--quiet", ROOT, folder / "sources"], check=True)
     words = [sys.executable, "-m", "build", "--outdir", folder / "dist", folder / "sources"]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     # The wheel is built from the archive of the sources, so it stands for both.
     [wheel] = (folder / "dist").glob("*.whl")
-    notebooks = folder / "wheel/notebooks"
-    shutil.copytree(ROOT / "probes/notebooks", notebooks)
     bench = Bench(folder, "wheel")
-    bench.type(f"pip install {wheel}")
-    bench.type("mse-lab demo")
-    bench.type(f"pip install '{wheel}[measure]'")
-    bundled = "$(python -c 'from mse_lab.project import PROJECT; print(PROJECT)')/probes"
-    bench.type(f"ln -s {bundled}/tiny {bundled}/prompts .")  # The notebook's neighbours.
-    bench.type("python notebooks/execute.py notebooks/first-look.ipynb")
+    bench.here.mkdir()
+    for line in (f"pip install {wheel}", "mse-lab demo", *OF_THE_DEMO):
+        bench.type(line)
 
 
 STAGES = {"clone": in_a_clone, "wheel": from_a_wheel}

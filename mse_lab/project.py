@@ -1,12 +1,11 @@
-"""The project's folder: its probes and results are used if the working folder has none.
+"""Where the project lies: its probes and results are used if the working folder has none.
 
-It is the clone that contains this package. Where a wheel is installed, it is the folder
-that `setup.py` put into the wheel, with probes, checkpoints, prompts and committed results.
+A wheel brings the demo's run alone; probes and committed results are in the clone.
 """
 
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-BUNDLED = "bundled"
 
-PROJECT = _PACKAGE / BUNDLED if (_PACKAGE / BUNDLED).is_dir() else _PACKAGE.parent
+PROJECT = _PACKAGE.parent
+EXAMPLES = _PACKAGE / "examples"

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = {"records", "config", "data"}
-GROUND = {"errors", "arrays", "console", "version", "formatting", "project", "removed"}
+GROUND = {"errors", "arrays", "console", "version", "formatting", "project"}
 
 # What each folder may import, from the ground up.
 MAY_IMPORT = {
@@ -21,7 +21,6 @@ MAY_IMPORT = {
     "version": set(),
     "project": set(),
     "arrays": set(),
-    "removed": set(),
     "formatting": set(),
     "console": {"errors", "project"},
     "records": GROUND,
@@ -171,7 +170,7 @@ heavy = {"numpy", "pandas", "torch", "matplotlib"} & {*sys.modules}
 assert not heavy, f"import mse_lab: {heavy}"
 assert mse_lab.rollouts("probes/notebooks/rollouts.jsonl").summary["prompts"]
 assert "matplotlib" not in sys.modules, "rollouts"
-arrays = dict(__import__("numpy").load("results/demo/pools.npz"))
+arrays = dict(__import__("numpy").load("mse_lab/examples/demo/pools.npz"))
 result = mse_lab.analyse(arrays, group_sizes=[4, 8])
 result.mse, result.claims(), result.advise()
 

@@ -12,7 +12,6 @@ from mse_lab.commands.process import exit_status_of, set_up_console
 from mse_lab.commands.training_options import mse_lab_words
 from mse_lab.console import COMMAND_NAME
 from mse_lab.errors import nearest
-from mse_lab.removed import refusal_of_words
 from mse_lab.version import VERSION
 
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
@@ -67,8 +66,6 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP))
     refuse_empty_words(parser, mse_lab_words(words))
-    if refused := refusal_of_words(list(mse_lab_words(words))):
-        parser.error(refused)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         parser.error(f"no command {words[0]}; {nearest(words[0], COMMAND_NAMES)}")
     arguments, unknown = parser.parse_known_args(words)

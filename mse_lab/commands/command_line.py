@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mse_lab.console import show_status
 from mse_lab.errors import InputError, nearest, shorten
-from mse_lab.project import PROJECT
+from mse_lab.project import EXAMPLES, PROJECT
 
 if TYPE_CHECKING:
     from mse_lab.config.schema import Probe
@@ -25,13 +25,13 @@ MOST_PROCESSES = 256
 def find_run(name: str) -> Path:
     """Find a run by its folder, or by the name or file of its probe.
 
-    Results in the working folder come before those in the project.
+    Results in the working folder come before those in the project, and the demo's.
     """
     if name.endswith((".yaml", ".yml")):
         from mse_lab.config.probe_files import probe_name
 
         name = probe_name(Path(name), ROOT)
-    paths = [Path(name), RESULTS / name, ROOT / "results" / name]
+    paths = [Path(name), RESULTS / name, ROOT / "results" / name, EXAMPLES / name]
     folders = [path for path in paths if path.is_dir()]
     # A checkpoint in the working folder may have the name of its probe.
     runs = (folder for folder in folders if (folder / "config.yaml").is_file())
@@ -42,7 +42,8 @@ def existing_run(name: str) -> Path:
     """Find a run that is there."""
     run = find_run(name)
     if not run.exists():
-        known = sorted({*finished_runs(RESULTS), *finished_runs(ROOT / "results")})
+        places = RESULTS, ROOT / "results", EXAMPLES
+        known = sorted({run for place in places for run in finished_runs(place)})
         text = f"{shorten(name)}: no finished run; {nearest(name, known)}"
         raise argparse.ArgumentTypeError(text)
     return run
@@ -61,8 +62,10 @@ def output_folder(run: Path) -> Path:
     It is the run's own folder, or, so that the project's committed runs stay unchanged, one
     in `results/` of the working folder.
     """
-    committed = ROOT / "results"
-    return RESULTS / run.relative_to(committed) if run.is_relative_to(committed) else run
+    for committed in (ROOT / "results", EXAMPLES):
+        if run.is_relative_to(committed):
+            return RESULTS / run.relative_to(committed)
+    return run
 
 
 def folder_to_write(text: str) -> Path:

@@ -2,9 +2,10 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import ROOT, Parser
+from mse_lab.commands.command_line import Parser
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import install
+from mse_lab.project import EXAMPLES
 
 HELP = "what an answer looks like; no model, no network, seconds"
 
@@ -36,7 +37,7 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.advice_report import advice_text
     from mse_lab.report.rendering import screen_width
 
-    folder = ROOT / "results" / RUN
+    folder = EXAMPLES / RUN
     print(advice_text(restore_advice(folder / "advice.json"), width=screen_width()))
     print(NEXT.format(folder=folder), end="")
     return 0

@@ -18,7 +18,6 @@ from mse_lab.records.plain_text import (
     read_text,
     reading,
 )
-from mse_lab.removed import refusal_of_key
 
 PROBE_SUFFIXES = (".yaml", ".yml")
 
@@ -123,8 +122,6 @@ def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> Inp
     path = [part for part in above if part in names or isinstance(part, int)]
     if first["type"] == "extra_forbidden":
         key = ".".join(map(str, [*path, shorten(str(last))]))
-        if instead := refusal_of_key(key):
-            return InputError(f"{source}: {key}: removed; {instead}")
         hint = nearest(str(last), keys[tuple(map(str, path))])
         return InputError(f"{source}: unknown key {key}; {hint}")
     if last in names or isinstance(last, int):

@@ -55,9 +55,4 @@ def load_template(name: str, root: Path) -> str:
         )
     if "{problem}" not in text:
         raise InputError(f"prompts.template = {name}: the text has no {{problem}}; add it")
-    if "{shots}" in text:
-        raise InputError(
-            f"prompts.template = {name}: {{shots}} is no longer filled in; write the "
-            "demonstrations into the text"
-        )
     return text

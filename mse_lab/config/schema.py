@@ -149,14 +149,6 @@ class Prompts(Section):
         PromptPopulation, Field(exclude_if=lambda name: name == "like-these")
     ] = "like-these"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _reads_configurations_of_before(cls, values: Any) -> Any:
-        """Leave out what each `config.yaml` said: that there are no demonstrations."""
-        shots = values.get("shots") if isinstance(values, dict) else None
-        without = isinstance(shots, dict) and shots.get("count") == 0
-        return {k: v for k, v in values.items() if k != "shots"} if without else values
-
     def population_size(self, count: int) -> float:
         """How many prompts there are in all where a source has so many."""
         return count if self.population == "these" else math.inf

@@ -79,16 +79,6 @@ def test_paths_start_from_the_probe_s_folder_where_that_leads_to_something(root)
     assert load_probe(Path("../probes/b.yaml")).model.path == str(Path("../probes/x"))
 
 
-def test_a_configuration_of_before_is_read(root):
-    """Each said that there are no demonstrations; with some it is refused."""
-    shots = {"count": 0, "source": None}
-    values = {"model": {"path": "x"}, "prompts": {"source": "y", "shots": shots}}
-    assert parse_probe(values, "old") == load_probe(root / "probes/b.yaml")
-    shots["count"] = 4
-    with pytest.raises(InputError, match=r"prompts.shots: removed; write the demonstra"):
-        parse_probe(values, "old")
-
-
 def test_a_new_source_is_not_looked_for_where_the_old_one_was(root):
     """A file has no subset, split and revision; another data set no such revision."""
     path = root / "probes/b.yaml"

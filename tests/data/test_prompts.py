@@ -127,7 +127,6 @@ def test_templates(tmp_path, lines):
     ("text", "line"),
     [
         ("no place", "the text has no {problem}; add it"),
-        ("{shots}{problem}{answer}{/shots}{problem}", "{shots} is no longer filled in"),
     ],
 )
 def test_a_broken_template(text, line, tmp_path, lines):

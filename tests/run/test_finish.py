@@ -63,7 +63,7 @@ def test_the_commit_is_named_and_changed_code_is_dirty(tmp_path):
     clean = commit_of(tmp_path)
     assert len(clean) == 12
     # A wheel that is installed inside somebody's checkout is not of that commit.
-    inside = tmp_path / "environment/mse_lab/bundled"
+    inside = tmp_path / "environment/mse_lab"
     inside.mkdir(parents=True)
     assert commit_of(inside) is None
     # A result that lies there is no change of the code.

@@ -147,7 +147,10 @@ def test_every_command_does_what_is_said(workplace, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("command", "printed"),
     [
-        ("demo", lambda: advice_text(restore_advice(ROOT / "results/demo/advice.json"))),
+        (
+            "demo",
+            lambda: advice_text(restore_advice(ROOT / "mse_lab/examples/demo/advice.json")),
+        ),
         (f"rollouts {LOG}", lambda: str(mse_lab.rollouts(ROOT / LOG))),
     ],
     ids=["demo", "rollouts"],

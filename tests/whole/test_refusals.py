@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mse_lab.removed import KEYS, WORDS
-
 PROMPTS = {
     "sums.jsonl": [{"id": n, "problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
     "odd.jsonl": [{"text": "?", "answer": 1}],
@@ -112,12 +110,7 @@ def rows(table):
 
 EVERY = [
     *((["run", "small.yaml", "--set", one], said) for one, said in rows(OF_A_PROBE)),
-    *(
-        (["run", "small.yaml", f"--set={key}=x"], f"{key}: removed; {KEYS[key]}")
-        for key in KEYS
-    ),
     *((shlex.split(words), said) for words, said in rows(TYPED)),
-    *((words.split(), f"{words}: removed; {WORDS[words]}") for words in WORDS),
     *ODD,
 ]  # fmt: skip
 
