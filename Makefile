@@ -29,9 +29,7 @@ figures: $(VENV)/installed
 	$(call DRAW,$(addprefix smollm2/words-,base instruct icl),figures/smollm2-questions)
 
 test: $(VENV)/installed-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Every door with thousands of damaged inputs; the suite itself tries a few hundred.
