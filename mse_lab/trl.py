@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback
 
-from mse_lab.answers.advice import Advice
+from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask
 from mse_lab.api.advise import sample_evidence
 from mse_lab.config.training import interpret
@@ -29,7 +29,6 @@ from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.formatting import share
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
 from mse_lab.mse.zero_variance import modelled_share
-from mse_lab.report.advice_files import advise_samples
 from mse_lab.report.advice_report import advice_headline
 from mse_lab.results.tables import interval_columns
 from mse_lab.run.in_memory import InMemoryInputs
@@ -190,7 +189,7 @@ class MSECallback(TrainerCallback):
                 "mask_truncated_completions = True leaves truncated completions out of the "
                 "loss; they are not left out of what is measured"
             )
-        advice = advise_samples(evidence := self._sample(args, state, given))
+        advice = make_advice(evidence := self._sample(args, state, given))
         self.measured += 1
         self._numbers = {**log_numbers(advice, evidence), "mse/step": step}
         if (said := (advice.verdict, advice.set_to)) != self._said:

@@ -24,7 +24,7 @@ from mse_lab.answers.prices import Price, PriceList
 from mse_lab.arrays import Floats, divide
 from mse_lab.config.training import Setting, change_to, fits
 from mse_lab.data.streams import stream
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, NoAnswer
 from mse_lab.formatting import percent
 from mse_lab.mse import progress
 from mse_lab.mse.constants import Constants
@@ -152,19 +152,32 @@ def _zero_variance(evidence: Evidence, size: int) -> Estimate | None:
     return mean_share(shares_P, evidence.level, evidence.resamples, rng)
 
 
-def _refuse(evidence: Evidence) -> None:
+def _why_none(evidence: Evidence) -> str | None:
+    """Say why these prompts tell nothing; None where they do."""
     table = evidence.table
     if table.prompts < LEAST_PROMPTS:
-        what = f"{table.prompts} prompts: advice needs three or more; raise prompts.limit"
-        raise InputError(what)
+        return f"{table.prompts} prompts: advice needs three or more; raise prompts.limit"
     if table.varied < LEAST_SIGNALS:
-        raise InputError(
+        return (
             f"rewards differ within {table.varied} of {table.prompts} prompts: nothing to "
             "advise on; measure more prompts, or some that the model gets right now and "
             "then"
         )
     if math.isnan(evidence.best_group_size.value):
-        raise InputError("no price of a baseline is seen: nothing to advise on; take more")
+        return "no price of a baseline is seen: nothing to advise on; take more"
+    return None
+
+
+def _refuse(evidence: Evidence) -> None:
+    why, drawn = _why_none(evidence), evidence.drawn
+    if why and drawn is None:
+        raise InputError(why)
+    if why and drawn:
+        mean = sum(rewards.mean() for rewards in evidence.rewards) / len(evidence.rewards)
+        raise NoAnswer(
+            f"{evidence.name}: in {drawn.completions:,} completions of mean reward "
+            f"{mean:.2g} {why}; check the reward, too"
+        )
 
 
 def _constants(evidence: Evidence) -> dict[str, Estimate]:
@@ -241,6 +254,7 @@ def make_advice(evidence: Evidence) -> Advice:
 
     Raises:
         InputError: There are fewer, or no rewards differ.
+        NoAnswer: So it is with few completions of each.
     """
     _refuse(evidence)
     table, question, level = evidence.table, evidence.question, evidence.level

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mse_lab.answers.advice import make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.measure import in_memory_inputs
 from mse_lab.api.result import Advice
@@ -20,7 +21,6 @@ from mse_lab.config.training import Setting, read_training
 from mse_lab.errors import InputError, is_count, is_share, shown
 from mse_lab.mse.rule import TOLERANCE, Question
 from mse_lab.mse.samples import Samples
-from mse_lab.report.advice_files import advise_samples
 from mse_lab.results.checks import none_failed
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def advise(
     level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95
     question = ask(setting, level, regret, completions_per_step or 0)
     evidence = sample_evidence(inputs, setting, question, budget, shown=progress)
-    return Advice(**vars(advise_samples(evidence)))
+    return Advice(**vars(make_advice(evidence)))
 
 
 def sample_evidence(

@@ -85,7 +85,8 @@ def execute(arguments: Namespace) -> int:
     run, probe = _find_results(name, arguments)
     if probe is not None and (anew or not _stands(run)):
         return in_processes(measure_until_answered, arguments)
-    from mse_lab.report.advice_files import keep_advice_of_run, say_advice
+    from mse_lab.answers.advice_files import keep_advice_of_run
+    from mse_lab.report.advice_report import say_advice
 
     advice = _read(run, probe and name, arguments)
     print(say_advice(advice, as_json=arguments.json))
@@ -100,9 +101,9 @@ def _read(run: Path, probe: str | None, arguments: Namespace) -> Advice:
             f"--budget: {run} is measured, and nothing more is drawn; leave it out, or "
             "measure anew with --fresh"
         )
+    from mse_lab.answers.advice_files import advise_run
     from mse_lab.config.training import find_setting
     from mse_lab.mse.rule import TOLERANCE
-    from mse_lab.report.advice_files import advise_run
     from mse_lab.results.finished_run import read_probe
 
     of_probe = load_probes([probe], [])[0][1].training if probe is not None else None
@@ -135,8 +136,7 @@ def compare(arguments: Namespace, anew: bool) -> int:
 
 
 def _show_lines(arguments: Namespace, what: str, advices: dict[str, Advice | str]) -> None:
-    from mse_lab.report.advice_files import advice_list
-    from mse_lab.report.advice_report import advice_lines
+    from mse_lab.report.advice_report import advice_lines, advice_list
     from mse_lab.report.rendering import screen_width
 
     show_status()
@@ -148,7 +148,7 @@ def _show_lines(arguments: Namespace, what: str, advices: dict[str, Advice | str
 
 def measure_until_answered(arguments: Namespace, processes: Processes) -> int:
     """Measure until the answer is known, in one of the processes; 1 if a check failed."""
-    from mse_lab.report.advice_files import say_advice
+    from mse_lab.report.advice_report import say_advice
     from mse_lab.results.folder import ADVICE
 
     [(name, probe)] = load_probes(arguments.names, arguments.set)
@@ -198,15 +198,16 @@ def _sample(
     probe = probe.model_copy(update={"training": training})
     setting, regret = find_setting(training, probe), arguments.regret or TOLERANCE
     spec = prepare_early(name, probe, folder, processes, fresh=arguments.fresh)
+    from mse_lab.answers.advice import make_advice
     from mse_lab.answers.advice_evidence import ask
+    from mse_lab.answers.advice_files import keep_advice
     from mse_lab.api.advise import evidence_of
-    from mse_lab.report.advice_files import advise_samples, keep_advice
     from mse_lab.run.advise import sample_probe
 
     question = ask(setting, probe.interval.level, regret)
     ended = sample_probe(spec, question, budget=arguments.budget, fresh=arguments.fresh)
     if not processes.first:
         return None
-    advice = advise_samples(evidence_of(spec, ended, setting, question))
+    advice = make_advice(evidence_of(spec, ended, setting, question))
     keep_advice(folder, advice)
     return advice

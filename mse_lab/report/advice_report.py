@@ -4,8 +4,10 @@ The order is a reader's: what to do; what a step makes of the progress possible,
 change saves; what other settings cost; what the answer rests on.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.prices import Price
@@ -24,7 +26,7 @@ from mse_lab.formatting import (
 from mse_lab.mse.bounds import fewest_seen, rarest_seen
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.rule import Stopped
-from mse_lab.report.rendering import Part, as_text
+from mse_lab.report.rendering import Part, as_text, screen_width
 
 # A bound of the regret from which on it says nothing.
 LARGE = 1.0
@@ -364,6 +366,18 @@ def advice_text(advice: Advice, width: int = WIDTH) -> str:
     return f"{as_text(advice_parts(advice), width)}\n"
 
 
+def json_values(advice: Advice) -> dict[str, Any]:
+    """Give what programs read: the headline, then the content of `advice.json`."""
+    return {"headline": advice_headline(advice), **advice.as_dict()}
+
+
+def say_advice(advice: Advice, *, as_json: bool) -> str:
+    """Write what a command prints: JSON, or the screen."""
+    if as_json:
+        return json.dumps(json_values(advice), indent=2)
+    return advice_text(advice, screen_width()).rstrip()
+
+
 # An advice, or why there is none, by the step or the folder that it is of.
 Advices = Mapping[str, Advice | str]
 
@@ -398,3 +412,12 @@ def advice_lines(what: str, advices: Advices, width: int = WIDTH) -> str:
     align = (">" if what == "step" else "<") + ">" * (len(heads) - 2) + "<"
     refused = [f"{at}: {one}" for at, one in advices.items() if isinstance(one, str)]
     return as_text([Part(rows=rows, heads=heads, align=align), Part("", refused)], width)
+
+
+def advice_list(what: str, advices: Advices) -> str:
+    """Write all advices as one JSON document, a list."""
+
+    def values(advice: Advice | str) -> dict[str, Any]:
+        return {"refused": advice} if isinstance(advice, str) else json_values(advice)
+
+    return json.dumps([{what: at} | values(one) for at, one in advices.items()], indent=2)

@@ -14,6 +14,7 @@ import pytest
 
 from mse_lab.answers.advice import STEPS, beats_vanilla_from, make_advice
 from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
+from mse_lab.answers.advice_files import restore_advice
 from mse_lab.answers.prices import PriceList
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT, fits, read_training
@@ -24,7 +25,6 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import find_aims
 from mse_lab.mse.rule import price_sizes
 from mse_lab.mse.samples import Samples
-from mse_lab.report.advice_files import restore_advice
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_json
 from populations import (

@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 import yaml
 
+from mse_lab.answers.advice_files import advise_run
 from mse_lab.answers.prices import Price
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
-from mse_lab.report.advice_files import advice_list, advise_run, say_advice
-from mse_lab.report.advice_report import advice_headline, advice_lines, advice_text
+from mse_lab.report.advice_report import (
+    advice_headline,
+    advice_lines,
+    advice_list,
+    advice_text,
+    say_advice,
+)
 from mse_lab.results.checks import Check
 from mse_lab.results.folder import ResultsFolder
 from simulated import make_design, write_tables

@@ -17,12 +17,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mse_lab
 import run_mse
+from mse_lab.answers.advice_files import restore_advice
 from mse_lab.commands.cli import parse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.report.advice_files import json_values, restore_advice
-from mse_lab.report.advice_report import advice_text
+from mse_lab.report.advice_report import advice_text, json_values
 from simulated import make_design
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,20 +1,17 @@
-"""The advice in its folder: worked out or read back, kept as `advice.json`, printed."""
+"""The advice in its folder: worked out of a run or read back, kept as `advice.json`."""
 
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from mse_lab.answers.advice import Advice, make_advice
-from mse_lab.answers.advice_evidence import Evidence, UserSetting, evidence_of_run
+from mse_lab.answers.advice_evidence import UserSetting, evidence_of_run
 from mse_lab.config.training import Setting
 from mse_lab.console import COMMAND_PREFIX
-from mse_lab.errors import InputError, NoAnswer
+from mse_lab.errors import InputError
 from mse_lab.mse.rule import TOLERANCE
-from mse_lab.report.advice_report import Advices, advice_headline, advice_text
-from mse_lab.report.rendering import screen_width
 from mse_lab.results.files import open_intact
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import ResultsFolder
@@ -27,11 +24,6 @@ def restore_advice(path: Path) -> Advice:
         values = json.loads(file.read())
         values.pop("num_generations", None)
         return TypeAdapter(Advice).validate_python(values)
-
-
-def json_values(advice: Advice) -> dict[str, Any]:
-    """Give what programs read: the headline, then the content of `advice.json`."""
-    return {"headline": advice_headline(advice), **advice.as_dict()}
 
 
 def advise_run(
@@ -60,20 +52,6 @@ def advise_run(
     return advice
 
 
-def advise_samples(evidence: Evidence) -> Advice:
-    """Advise from few completions of each prompt."""
-    try:
-        return make_advice(evidence)
-    except InputError as error:
-        drawn = evidence.drawn
-        assert drawn is not None
-        mean = sum(rewards.mean() for rewards in evidence.rewards) / len(evidence.rewards)
-        raise NoAnswer(
-            f"{evidence.name}: in {drawn.completions:,} completions of mean reward "
-            f"{mean:.2g} {error}; check the reward, too"
-        ) from None
-
-
 def keep_advice(folder: Path, advice: Advice) -> None:
     """Write `advice.json` into a folder."""
     ResultsFolder(folder).write("advice.json", advice.as_dict())
@@ -92,19 +70,3 @@ def keep_advice_of_run(folder: Path, advice: Advice) -> None:
             kept = restore_advice(results.file("advice.json"))
             if (kept.setting, kept.regret) == (advice.setting, advice.regret):
                 keep_advice(folder, advice)
-
-
-def say_advice(advice: Advice, *, as_json: bool) -> str:
-    """Write what a command prints: JSON, or the screen."""
-    if as_json:
-        return json.dumps(json_values(advice), indent=2)
-    return advice_text(advice, screen_width()).rstrip()
-
-
-def advice_list(what: str, advices: Advices) -> str:
-    """Write all advices as one JSON document, a list."""
-
-    def values(advice: Advice | str) -> dict[str, Any]:
-        return {"refused": advice} if isinstance(advice, str) else json_values(advice)
-
-    return json.dumps([{what: at} | values(one) for at, one in advices.items()], indent=2)
