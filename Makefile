@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements.lock
 
-.PHONY: figure4 figures test fuzz bench clean
+.PHONY: figure4 figures tables test fuzz bench clean
 .DELETE_ON_ERROR:
 
 # The three configurations of each family measured, then the figures, in measured/; what is
@@ -27,6 +27,10 @@ figures: $(VENV)/installed
 	$(call DRAW,$(call RUNS,worked),figures/worked)
 	$(call DRAW,$(call RUNS,smollm2),figures/smollm2)
 	$(call DRAW,$(addprefix smollm2/words-,base instruct icl),figures/smollm2-questions)
+
+# The tables of the pages, from their files.
+tables: $(VENV)/installed
+	$(BIN)/python .ci/tables.py
 
 test: $(VENV)/installed-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files

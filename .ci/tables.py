@@ -1,0 +1,156 @@
+"""Write the tables of the pages from their files: one command, and one test.
+
+    python .ci/tables.py [--check]
+
+A table stands on its page between `<!-- table: NAME -->` and `<!-- end -->`; the function
+of that name gives its rows. `--check` writes nothing, and fails where a page differs.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+
+Row = Mapping[str, str]
+TABLES: dict[str, Callable[[], Iterable[Row]]] = {}
+
+FORMS = {
+    "base": "`base`: sums behind the paper's instruction",
+    "instruct": "`instruct`: sums in chat",
+    "icl": "`icl`: sums behind four demonstrations",
+    "words-base": "`words-base`: bare questions",
+    "words-instruct": "`words-instruct`: questions in chat",
+    "words-icl": "`words-icl`: questions behind demonstrations",
+}
+SMALL = [
+    f"{family}/{form}"
+    for family in ("tiny", "lenient", "worked")
+    for form in ("base", "instruct", "icl")
+]
+
+
+def table(rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterable[Row]]:
+    """Keep a function under its name, with hyphens."""
+    TABLES[rows.__name__.replace("_", "-")] = rows
+    return rows
+
+
+def read(name: str) -> pd.DataFrame:
+    """Read a committed table."""
+    return pd.read_csv(RESULTS / name)
+
+
+def interval(row: Any, name: str) -> str:
+    """Format a value with its interval."""
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return f"{value:.2f} ({low:.2f} to {high:.2f})"
+
+
+def ratios_of(run: str, *cells: tuple[str, int]) -> list[str]:
+    """Format what errors of a run are over the oracle's."""
+    mse = read(f"{run}/mse.csv").set_index(["estimator", "group_size"])
+    return [interval(mse.loc[cell], "ratio") for cell in cells]
+
+
+def mean_value(run: str) -> str:
+    """Format the mean reward of a run's prompts."""
+    return f"{read(f'{run}/prompts.csv').value.mean():.2f}"
+
+
+@table
+def small_ratios() -> Iterable[Row]:
+    """Give the errors of the small checkpoints over the oracle's."""
+    heads = "vanilla, G = 4", "GRPO-type, G = 4", "the same, G = 64"
+    for run in SMALL:
+        cells = ratios_of(run, ("vanilla", 4), ("grpo", 4), ("grpo", 64))
+        yield {"MSE over the oracle's": run, "V": mean_value(run)} | dict(
+            zip(heads, cells, strict=True)
+        )
+
+
+@table
+def pretrained_ratios() -> Iterable[Row]:
+    """Give the errors of the pretrained model over the oracle's."""
+    heads = "vanilla over oracle, G = 4", "GRPO-type, G = 8", "the same, G = 64"
+    for form, words in FORMS.items():
+        run = f"smollm2/{form}"
+        cells = ratios_of(run, ("vanilla", 4), ("grpo", 8), ("grpo", 64))
+        yield {"form, 100 prompts": words, "V": mean_value(run)} | dict(
+            zip(heads, cells, strict=True)
+        )
+
+
+@table
+def power_of_the_law() -> Iterable[Row]:
+    """Give the power of 1 + E by which gains fall."""
+    law = read("training-law/law.csv").set_index(["step", "optimiser"])
+    for step in (4, 12):
+        cells = {
+            f"{words}, {law.loc[(step, name), 'arms']} arms": interval(
+                law.loc[(step, name)], "power"
+            )
+            for name, words in (("sgd", "SGD"), ("adamw", "AdamW"))
+        }
+        yield {"power of 1 + E by which gains fall": f"{step} steps", "law": "-1"} | cells
+
+
+@table
+def advised_size() -> Iterable[Row]:
+    """Give the gain at TRL's default size over that at the advised one."""
+    gains = read("advised-size/comparison.csv").query("group_size == 8")
+    for count, rows in gains.groupby("completions_per_step"):
+        by_step = rows.set_index("step")
+        yield {
+            "N": str(count),
+            "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
+            "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
+            "after 12 steps": interval(by_step.loc[12], "gain_ratio"),
+        }
+
+
+def render(rows: Iterable[Row]) -> str:
+    """Write rows in Markdown; columns of numbers stand to the right."""
+    lines = list(rows)
+    numbers = [
+        all(re.fullmatch(r"[-+\d.,%]*", line[head]) for line in lines) for head in lines[0]
+    ]
+    rule = ["--:" if number else "---" for number in numbers]
+    cells = [[*lines[0]], rule, *([*line.values()] for line in lines)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+def fill(page: str) -> str:
+    """Write every table of a page anew."""
+
+    def written(match: re.Match[str]) -> str:
+        return f"{match[1]}{render(TABLES[match[2]]())}<!-- end -->"
+
+    marked = r"(<!-- table: ([\w-]+) -->\n).*?<!-- end -->"
+    return re.sub(marked, written, page, flags=re.DOTALL)
+
+
+def differing(*, write: bool) -> list[str]:
+    """Name the pages whose tables are not those of their files; write them anew."""
+    found = []
+    for path in sorted(ROOT.rglob("*.md")):
+        if ".venv" in path.parts:
+            continue
+        page = path.read_text("utf-8")
+        if (filled := fill(page)) != page:
+            found.append(str(path.relative_to(ROOT)))
+            if write:
+                path.write_text(filled, "utf-8")
+    return found
+
+
+if __name__ == "__main__":
+    check = "--check" in sys.argv[1:]
+    pages = differing(write=not check)
+    print("\n".join(pages) or "every table is that of its file")
+    sys.exit(bool(check and pages))
