@@ -103,21 +103,22 @@ def read(given, columns=None, **settings):
 
 
 def groups_of(*rewards, **more):
-    """Lines of a group each."""
+    """Lines of the completions of groups, each of a prompt of its own."""
     return [
-        {"prompt_id": f"p{number}", "rewards": list(group), **more}
+        {"prompt_id": f"p{number}", "reward": reward, **more}
         for number, group in enumerate(rewards)
+        for reward in group
     ]
 
 
 def draw_groups(values, size, seed=0, groups=1):
-    """Draw binary rewards of prompts with these values, a line for each group."""
+    """Draw binary rewards of prompts with these values, a line for each completion."""
     rng = np.random.default_rng(seed)
     return [
-        {"prompt_id": f"p{number}", "step": step, "rewards": drawn.astype(int).tolist()}
+        {"prompt_id": f"p{number}", "step": step, "reward": reward}
         for step in range(groups)
         for number, value in enumerate(values)
-        for drawn in [rng.random(size) < value]
+        for reward in (rng.random(size) < value).astype(int).tolist()
     ]
 
 

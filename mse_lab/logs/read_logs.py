@@ -48,8 +48,8 @@ def _fill_in(records: Records, form: Form) -> Records:
 
 
 def _other_ids(rows: Rows, form: Form, records: Records) -> Iterator[tuple[str, pa.Array]]:
-    """Give the columns that may tell groups apart, as texts; rows of groups need none."""
-    if "group" in records.columns or records.size != len(rows.numbers):
+    """Give the columns that may tell groups apart, as texts."""
+    if "group" in records.columns:
         return
     for name in form.possible_ids([*rows.columns]):
         values = rows.columns[name]

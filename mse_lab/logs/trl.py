@@ -34,7 +34,7 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # are floats of 32 bits, of rewards of some size.
 _APART, _ROUNDING = 1e-3, 1e-6
 
-KEEP = 'eval_strategy="no" keeps them, or report_to="wandb", whose tables hold both'
+KEEP = 'eval_strategy="no" keeps them'
 
 NO_STATE = (
     "No trainer_state.json lies beside these files: if the training evaluated, the files "

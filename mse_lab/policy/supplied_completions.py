@@ -157,10 +157,6 @@ def _columns_of(rows: Rows) -> dict[str, str]:
 def lines_of(rows: Rows) -> list[Line]:
     """Read rows as lines."""
     records = read_records(rows, _columns_of(rows))
-    if records.size != len(rows.numbers):
-        raise InputError(
-            f"{rows.place(0)}: several rewards; give a line for each completion"
-        )
     columns = {name: array.to_pylist() for name, array in records.columns.items()}
     ids = columns.pop("prompt_id", columns.get("prompt"))
     columns.pop("prompt", None)

@@ -12,13 +12,13 @@
 | `log_prob` | of the whole completion, by the model |
 | `advantage`, `pool` | the trainer's; that of a run, `reference` or `replicate` |
 
-`SCHEMA` has the types; rewards by function are columns `rewards.NAME`. A row that lists the
-rewards of several completions is taken apart, a record for each.
+`SCHEMA` has the types; rewards by function are columns `rewards.NAME`. A row is one
+completion: a list of rewards is refused.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -39,7 +39,6 @@ SYNONYMS = {
 
 IDENTITIES = ("prompt_id", "prompt", "group", "step")  # Every row has them, or none.
 PART = "rewards."  # Begins the name of a reward function's column.
-_OF_TOKENS = ("token_ids", "mask", "log_probs", "engine_log_probs")
 
 MOST_TOKEN = 2**53  # Whole numbers below it are floats, too.
 LARGEST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
@@ -48,6 +47,7 @@ MOST_LOG = 0.1  # Log-probabilities of low precision may be this far above 0.
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(
     ("", "na", "nan", "none", "null"), None
 )
+_EACH = "the one reward of a completion, and a line for each completion"
 # How engines say why a completion ended.
 _ENDINGS = {
     **dict.fromkeys(("length", "truncated"), 1.0),
@@ -150,6 +150,10 @@ def _fault(where: str, column: str, value: Any, remedy: str) -> InputError:
     return InputError(f"{where}: {column} = {shown(value)}: give {remedy}")
 
 
+def _is_list_of_rewards(name: str, value: Any) -> bool:
+    return _is_reward(name) and isinstance(value, list)
+
+
 def _convert(
     values: ColumnValues, name: str, column: str, place: Callable[[int], str]
 ) -> pa.Array:
@@ -164,7 +168,8 @@ def _convert(
                 missing = value is None or value is math.nan or value != value
                 read.append(None if missing else kind.read(value))
             except (ValueError, OverflowError, TypeError):
-                raise _fault(place(index), column, value, kind.what) from None
+                what = _EACH if _is_list_of_rewards(name, value) else kind.what
+                raise _fault(place(index), column, value, what) from None
         array = pa.array(read, kind.type)
     _refuse_odd(array, name, column, place, kind)
     return array
@@ -226,28 +231,15 @@ def _is_reward(name: str) -> bool:
     return name == "reward" or name.startswith(PART)
 
 
-def _has_lists(values: ColumnValues) -> bool:
-    if isinstance(values, pa.Array):
-        return bool(pa.types.is_nested(values.type))
-    return any(isinstance(value, list) for value in values)
-
-
 def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
     """Read records; `columns` are the file's, by the names of a record."""
     cells = {name: find_column(rows, column) for name, column in columns.items()}
     values = {name: given for name, given in cells.items() if given is not None}
     if "rewards" in values:
         values |= _by_function(rows, values.pop("rewards"), columns["rewards"])
-    place, size = rows.place, len(rows.numbers)
-    if any(_is_reward(name) and _has_lists(given) for name, given in values.items()):
-        values, origins = _Listed(rows, values, columns).take_apart()
-        size = len(origins)
-
-        def place(index: int) -> str:
-            return rows.place(origins[index])
-
+    size = len(rows.numbers)
     typed = {
-        name: _convert(given, name, columns.get(name, name), place)
+        name: _convert(given, name, columns.get(name, name), rows.place)
         for name, given in values.items()
     }
     # A column of nothing is no column; of rewards it says that there are none.
@@ -256,94 +248,15 @@ def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
         for name, array in typed.items()
         if array.null_count < size or _is_reward(name)
     }
-    return Records(kept, place, size)
+    return Records(kept, rows.place, size)
 
 
 def _by_function(rows: Rows, given: ColumnValues, column: str) -> dict[str, ColumnValues]:
-    """Take rewards by function apart; a list of rewards is that of a group."""
+    """Take rewards by function apart."""
     values = listed(given)
-    if any(isinstance(one, list) for one in values):
-        return {f"{PART}{column}": values}
     for index, one in enumerate(values):
         if not isinstance(one, Mapping | None):
-            remedy = "a mapping of rewards by function, or a list"
+            remedy = _EACH if isinstance(one, list) else "a mapping of rewards by function"
             raise _fault(rows.place(index), column, one, remedy)
     names = dict.fromkeys(str(name) for one in values for name in one or ())
     return {f"{PART}{name}": [(one or {}).get(name) for one in values] for name in names}
-
-
-class _Listed(NamedTuple):
-    """Rows that list the rewards of several completions."""
-
-    rows: Rows
-    values: Mapping[str, ColumnValues]
-    columns: Mapping[str, str]
-
-    def take_apart(self) -> tuple[dict[str, ColumnValues], list[int]]:
-        """Make a row for each completion; return the columns, and where each came from.
-
-        A row is a group, unless it lists prompts, too.
-        """
-        lists = {name: listed(given) for name, given in self.values.items()}
-        first = next(name for name in lists if _is_reward(name))
-        self._refuse_tokens(first, lists)
-        counts = [len(one or ()) for one in lists[first]]
-        origins = [index for index, count in enumerate(counts) for _ in range(count)]
-        spread: dict[str, ColumnValues] = {
-            name: self._spread(name, given, counts) for name, given in lists.items()
-        }
-        of_prompts = {"prompt_id", "prompt", "group"} & {*lists}
-        if "group" not in lists and not any(
-            _lists_values(name, value) for name in of_prompts for value in lists[name]
-        ):
-            spread["group"] = [self.rows.place(index) for index in origins]
-        return spread, origins
-
-    def _refuse_tokens(self, reward: str, lists: Mapping[str, Sequence[Any]]) -> None:
-        """Refuse a list that may be of a completion's tokens, and no list at all."""
-        column = self.columns.get(reward, "rewards")
-        for index, value in enumerate(lists[reward]):
-            if not isinstance(value, list | None):
-                raise _fault(
-                    self.rows.place(index), column, value, "a list as in other rows"
-                )
-        named = {"completion", "token_ids", "length"} & {*lists}
-        if reward == "reward" and not named:
-            raise InputError(
-                f"{self.rows.place(0)}: {column} is a list, of a group's completions or of "
-                "a completion's tokens? Name the list of completions, --columns "
-                "completion=..., or give the sum over the tokens"
-            )
-
-    def _spread(self, name: str, given: Sequence[Any], counts: Sequence[int]) -> list[Any]:
-        """Give each completion its value of its row."""
-        spread: list[Any] = []
-        for index, (value, count) in enumerate(zip(given, counts, strict=True)):
-            many = _lists_values(name, value)
-            if many and len(value) == count:
-                spread += value
-            elif not many and (name in IDENTITIES or value is None or not count):
-                spread += [value] * count
-            else:
-                has = len(value) if many else "one"
-                raise InputError(
-                    f"{self.rows.place(index)}: {count} rewards beside {has} of "
-                    f"{self.columns.get(name, name)}; give one of each for a completion, "
-                    "or the completion's one reward"
-                )
-        return spread
-
-
-def _lists_values(name: str, value: Any) -> bool:
-    """Whether a value is a list of values, one of each completion.
-
-    A list of numbers or mappings is a single prompt or completion, its token ids or
-    messages.
-    """
-    if not isinstance(value, list):
-        return False
-    if name in _OF_TOKENS:
-        return all(isinstance(one, list | None) for one in value)
-    if name in ("prompt", "completion"):
-        return all(isinstance(one, str | list | None) for one in value)
-    return True

@@ -1,12 +1,11 @@
-"""Rows of a user's file, some thousands at a time: JSONL, CSV, Parquet, tables of W&B.
+"""Rows of a user's file, some thousands at a time: JSONL, CSV or Parquet.
 
-A file may be larger than the memory. A damaged line of JSON is left out and counted; a
+A damaged line of JSON is left out and counted; a
 stream that ends early is refused unless what there is was asked for. `Faults` keeps both.
 """
 
 import csv
 import gzip
-import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,8 +29,9 @@ HEAD = 64  # Lines that tell the columns of a file.
 # The largest share of a file's lines that may be damaged; one always may.
 MOST_DAMAGED = 0.01
 
-LINES, TABLES = (".jsonl", ".jsonl.gz"), (".csv", ".parquet", ".table.json")
+LINES, TABLES = (".jsonl", ".jsonl.gz"), (".csv", ".parquet")
 ROW_SUFFIXES = (*LINES, *TABLES)
+TABLE = ".table.json"  # Ends the name of a table of W&B or trackio, which is not read.
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 
@@ -84,7 +84,7 @@ def suffix_of(path: Path) -> str:
     """Give the suffix that tells how a file is read, of `ROW_SUFFIXES` if it is one.
 
     >>> suffix_of(Path("a.b/c.jsonl.gz")), suffix_of(Path("x_1.table.json"))
-    ('.jsonl.gz', '.table.json')
+    ('.jsonl.gz', '.json')
     """
     return next((one for one in ROW_SUFFIXES if path.name.endswith(one)), path.suffix)
 
@@ -96,7 +96,7 @@ def may_hold_rows(path: Path) -> bool:
     [True, True, False, False]
     """
     packed = path.suffix in PACKED and path.with_suffix("").suffix in ROW_SUFFIXES
-    return packed or suffix_of(path) in ROW_SUFFIXES
+    return packed or path.name.endswith((*ROW_SUFFIXES, TABLE))
 
 
 @dataclass
@@ -139,7 +139,7 @@ class _Lines:
         if count > max(1, MOST_DAMAGED * self.number) or count == self.number > 0:
             raise InputError(
                 f"{spoilt[0]}; as {count} of {self.number} lines: a log has a JSON "
-                "object a line, or is Parquet, CSV or a table of W&B (*.table.json)"
+                "object a line, or is Parquet or CSV; export a table as one of these"
             )
 
 
@@ -169,39 +169,27 @@ def refuse_twice(names: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: two columns are named {shorten(name)}; rename one")
 
 
-def _cell_rows(
-    path: Path,
-    unit: str,
-    names: Sequence[str],
-    cells: Iterator[tuple[int, Sequence[Any]]],
-    choose: Choose,
-    size: int,
-) -> Iterator[Rows]:
-    """Read rows of cells by their numbers, each with one for every name."""
-    refuse_twice(names, str(path))
-    wanted = choose(names)
-    while batch := list(islice(cells, size)):
-        for number, row in batch:
-            if len(row) != len(names):
-                raise InputError(
-                    f"{path}, {unit} {number}: {len(row)} cells for {len(names)} columns; "
-                    "repair it"
-                )
-        columns = {
-            name: [row[at] for _, row in batch]
-            for at, name in enumerate(names)
-            if name in wanted
-        }
-        yield Rows(str(path), unit, [number for number, _ in batch], columns)
-
-
 def _csv_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
     csv.field_size_limit(2**31 - 1)
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, strict=True)
         names = next(rows, [])
+        refuse_twice(names, str(path))
+        wanted = choose(names)
         cells = ((rows.line_num, [cell or None for cell in row]) for row in rows if row)
-        yield from _cell_rows(path, "line", names, cells, choose, size)
+        while batch := list(islice(cells, size)):
+            for number, row in batch:
+                if len(row) != len(names):
+                    raise InputError(
+                        f"{path}, line {number}: {len(row)} cells for {len(names)} "
+                        "columns; repair it"
+                    )
+            columns = {
+                name: [row[at] for _, row in batch]
+                for at, name in enumerate(names)
+                if name in wanted
+            }
+            yield Rows(str(path), "line", [number for number, _ in batch], columns)
 
 
 def _parquet_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
@@ -256,19 +244,9 @@ def _plain(value: Any) -> Any:
     return None if value is pd.NA or value is pd.NaT else value
 
 
-def _table_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
-    """Read a table as W&B and trackio keep it: `columns`, and `data` as rows."""
-    table = json.loads(path.read_bytes())
-    if not isinstance(table, dict) or not {"columns", "data"} <= table.keys():
-        raise InputError(f"{path}: no columns and data, as a table of W&B has")
-    names = [str(name) for name in table["columns"]]
-    yield from _cell_rows(path, "row", names, enumerate(table["data"]), choose, size)
-
-
 _READERS: dict[str, Callable[[Path, Choose, Faults, int], Iterator[Rows]]] = {
     ".csv": _csv_rows,
     ".parquet": _parquet_rows,
-    ".table.json": _table_rows,
 }
 
 
@@ -281,6 +259,11 @@ def read_rows(
         raise InputError(
             f"{path}: a pickle, which runs code when it is read, is never loaded; save "
             "its rows as JSONL or Parquet"
+        )
+    if path.name.endswith(TABLE):
+        raise InputError(
+            f"{path}: a table of W&B; export its rows (columns, data) as Parquet or CSV, "
+            "pd.DataFrame(table['data'], columns=table['columns']).to_parquet(...)"
         )
     if path.suffix in PACKED and suffix not in ROW_SUFFIXES:
         raise InputError(f"{path}: only .jsonl.gz is read as it is; unpack it")

@@ -1,6 +1,5 @@
 """Forms of logs, one a row: read as pandas counts them, or refused by what is missing."""
 
-import json
 import re
 from pathlib import Path
 
@@ -37,24 +36,8 @@ def lines(*names, **more):
     ]
 
 
-def groups(make):
-    """A line for each group."""
-    return [make(rows) for _, rows in BASE.groupby("id", sort=False)]
-
-
 def csv(folder):
     BASE[["prompt", "step", "reward"]].to_csv(folder / "log.csv", index=False)
-
-
-def table(folder):
-    """A table for each step, as W&B keeps them; TRL's columns, which need their rewards."""
-    for step, rows in BASE.groupby("step"):
-        columns = ["step", "prompt", "completion", "right", "tidy", "advantage"]
-        data = [
-            [str(step), r.prompt, r.text, r.reward, 1.0, 0.0] for r in rows.itertuples()
-        ]
-        path = folder / f"completions_{step}_ab.table.json"
-        path.write_text(json.dumps({"columns": columns, "data": data, "nrows": len(data)}))
 
 
 def verl(folder, **more):
@@ -106,42 +89,9 @@ READ = {
         BY_ID),
     "CSV": (csv, "", BY_ID),
     "Parquet": (parquet, "", BY_ID),
-    "table of W&B": (table, "reward=right,reward=tidy",
-        BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5}),
     "verl, mixed order": (verl, "", BY_ID),
     "verl, reward beside score": (lambda at: verl(at, reward=lambda row: 9.0), "", BY_ID),
     "verl, one text, by uid": (verl_of_one_text, "", BY_ID),
-    "lines of groups": (
-        groups(lambda rows: {"prompt_id": int(rows["id"].iloc[0]),
-            "rewards": [*rows["reward"]]}),
-        "", BY_ID,
-    ),
-    "lists of completions": (
-        groups(lambda rows: {"prompt": rows["prompt"].iloc[0], "a": [*rows["text"]],
-            "s": [*rows["reward"]]}),
-        "completion=a,reward=s", BY_ID,
-    ),
-    "nested completions": (
-        groups(lambda rows: {"q": rows["prompt"].iloc[0], "answers": [{"t": r.text,
-            "s": r.reward} for r in rows.itertuples()]}),
-        "prompt=q,completion=answers.t,reward=answers.s", BY_ID,
-    ),
-    "messages as long as the group": (
-        groups(lambda rows: {"prompt": MESSAGES * 8, "completion": [*rows["text"]],
-            "rewards": [*rows["reward"]]}),
-        "", BY_ID,
-    ),
-    "token ids as many as the group": (
-        groups(lambda rows: {"prompt": [5] * 7 + [int(rows["id"].iloc[0])],
-            "completion": [*rows["text"]], "rewards": [*rows["reward"]]}),
-        "", BY_ID,
-    ),
-    "tables of a step": (
-        [{"gen_step": [s] * len(r), "prompt": [*r["prompt"]], "completion": [*r["text"]],
-            "acc": [*r["reward"]]}
-         for s, r in BASE.groupby("step")],
-        "step=gen_step,reward=acc", BY_ID,
-    ),
     "one text, by example_id": (lines("example_id=id", "reward", prompt=MESSAGES),
         "prompt_id=example_id", BY_ID),
     "one text, cut by order": (lines("example_id=id", "reward", prompt=MESSAGES),
@@ -228,11 +178,6 @@ REFUSED = {
         "reward is named twice"),
     "an infinite weight": (lines("prompt", "reward"), "reward=1e400*reward",
         "give a weight"),
-    "a table with a cell too many": (
-        lambda at: (at / "a.table.json").write_text(
-            json.dumps({"columns": ["prompt_id", "reward"], "data": [[1, 0], [1, 1, 2]]})),
-        "", "row 1: 3 cells for 2 columns; repair it",
-    ),
     "dates as steps": (
         lambda at: BASE.assign(step=pd.Timestamp("2026-01-01"))[["id", "step", "reward"]]
         .to_parquet(at / "a.parquet"),
@@ -252,16 +197,12 @@ REFUSED = {
             name in enumerate(("a.jsonl", "b.jsonl"))],
         "", "prompt '1' has 2 completions, in two files",
     ),
-    "rewards of tokens": (lines("prompt", response="text", reward=[0.0, 1.0]), "",
-        "2 rewards beside one of response"),
-    "a list that says nothing": (lines("prompt", s=[0.0, 1.0]), "reward=s",
-        "s is a list, of a group's completions or of"),
-    "one list too short": ([{"prompt_id": 1, "rewards": [0, 1], "completion": ["a"]}], "",
-        "line 1: 2 rewards beside 1 of completion"),
-    "a list in some lines": ([{"prompt_id": 1, "rewards": [0, 1]}, {"prompt_id": 2,
-        "rewards": 1.0}], "", "line 2: rewards = 1.0: give a list"),
-    "a reward beside a list": ([{"prompt_id": 1, "reward": 1, "rewards": [0, 1]}], "",
-        "reward = 1: give a list"),
+    "a list of rewards": (lines("prompt", reward=[0.0, 1.0]), "",
+        r"line 1: reward = \[0.0, 1.0\]: give the one reward of a completion, and a line"),
+    "rewards of a group": ([{"prompt_id": 1, "rewards": [0, 1]}], "",
+        r"rewards = \[0, 1\]: give the one reward"),
+    "a list in some lines": ([{"prompt_id": 1, "reward": 1}, {"prompt_id": 2, "reward":
+        [1.0]}], "", r"line 2: reward = \[1.0\]: give the one reward"),
     "a part called total": (lines("prompt_id=id", **rewards(right=RIGHT, total=RIGHT)), "",
         "is total their total"),
     "a part that is the sum": (
@@ -283,8 +224,8 @@ REFUSED = {
         lambda at: (at / "log.csv").write_text("prompt,reward\na,1\nb,1,0\n"), "",
             "line 3: 3 cells for 2 columns",
     ),
-    "a table of nothing": (lambda at: (at / "a.table.json").write_text("{}"), "",
-        "no columns and data"),
+    "a table of W&B": (lambda at: (at / "a.table.json").write_text("{}"), "",
+        "a table of W&B; export its rows"),
 }  # fmt: skip
 
 
@@ -387,21 +328,13 @@ OTHERS = {
         "response_length": 1, "reward": k, "status": "truncated", "loss_mask": [1],
     },
 }  # fmt: skip
-SWIFT = {
-    "gen_step": [1] * 4,
-    "prompt": [*"aabb"],
-    "completion": [*"cdef"],
-    "NAME": [0, 1, 0, 1],
-    "advantages": [0.0] * 4,
-}
 
 
-@pytest.mark.parametrize("trainer", [*OTHERS, "ms-swift"])
+@pytest.mark.parametrize("trainer", OTHERS)
 def test_the_words_of_the_page_read_other_trainers(tmp_path, trainer):
     page = Path(forms.__file__).with_name("README.md").read_text()
     words = re.search(rf"^\| {trainer},.*\| `(.*)` \|$", page, re.MULTILINE)[1].split()
-    make = OTHERS.get(trainer)
-    made = [make(g, k) for g in (0, 1) for k in (0, 1)] if make else [SWIFT]
+    made = [OTHERS[trainer](g, k) for g in (0, 1) for k in (0, 1)]
     found = read(
         write(tmp_path, made),
         parse_columns(words[1]),

@@ -44,7 +44,11 @@ def test_the_spread_is_without_bias_where_prompts_are_drawn_again(tmp_path):
     squares = []
     for values in product((0, 1), repeat=3):
         groups = zip("aaaabbc", np.repeat(values, (4, 2, 1)).tolist(), strict=True)
-        lines = [{"prompt_id": prompt, "rewards": [one] * 2} for prompt, one in groups]
+        lines = [
+            {"prompt_id": prompt, "group": number, "reward": one}
+            for number, (prompt, one) in enumerate(groups)
+            for _ in range(2)
+        ]
         squares.append(summarise(tmp_path, lines).spread.value ** 2)
     assert np.mean(squares) == pytest.approx(1 / 4)
 
@@ -54,9 +58,9 @@ def test_luck_is_that_of_the_groups_at_hand(tmp_path):
 
     Of one prompt it is not known.
     """
-    lines = [{"prompt_id": one, "rewards": [1, one != "a"]} for one in "abc"]
+    lines = groups_of([1, 0], [1, 1], [1, 1])
     assert summarise(tmp_path, lines).spread.value == pytest.approx(0, abs=1e-6)
-    again = [{"prompt_id": "p", "step": n, "rewards": [n] * 2} for n in range(2)]
+    again = [{"prompt_id": "p", "step": n, "reward": n} for n in (0, 0, 1, 1)]
     assert np.isnan(summarise(tmp_path, again).spread).all()
 
 

@@ -18,7 +18,7 @@ PROMPTS = {
     "sums.jsonl": [{"id": n, "problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
     "odd.jsonl": [{"text": "?", "answer": 1}],
     "words.jsonl": [{"id": "q", "problem": "1", "answer": "one"}],
-    "log.jsonl": [{"prompt": p, "rewards": [0, 1]} for p in "ab"],
+    "log.jsonl": [{"prompt": p, "reward": r} for p in "ab" for r in (0, 1)],
 }
 TEXTS = {
     "empty.jsonl": "\n",
