@@ -33,6 +33,7 @@ def make_measurement(rng=None, **changes):
             reference_distance2=float(((half_a - half_b) ** 2).sum()),
             kind_norms2_NM=scores**2,
             kind_products_M=half_a.astype(float) * half_b,
+            logit_norms2_N=np.array([0.5, 1.5, 0.25, 1.0]),
             mean_D=mean,
             difference_D=half_a - half_b,
         ),

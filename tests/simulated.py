@@ -77,6 +77,7 @@ class Design:
             halves_PP=(r_a - r_b) @ mean.T,
             kind_norms2_PNM=np.zeros((*rewards.shape, 0)),
             kind_products_PM=np.zeros((self.prompts, 0)),
+            logit_norms2_PN=np.sqrt((scores**2).sum(-1)),
         )
 
     def sample(self, rng, completions, most=None):
@@ -110,6 +111,7 @@ def make_sample(rewards_N, score_ND, scored_K):
         gram_KK=score_KD @ score_KD.T,
         vectors_MD=kept_weights(rewards_N, scored_K) @ score_KD,
         lengths_N=np.ones(len(rewards_N), dtype=np.int64),
+        logit_norms2_N=np.sqrt((score_ND**2).sum(-1)),
     )
 
 

@@ -180,7 +180,8 @@ def analyse(
     """Analyse pools: errors, exact laws, intervals, the paper's statements, advice.
 
     Args:
-        arrays: By the names of `Pools`, as in `pools.npz`; the two `kind_*` may be absent.
+        arrays: By the names of `Pools`, as in `pools.npz`; the two `kind_*` and
+            `logit_norms2_PN` may be absent.
         group_sizes: Group sizes G, or one; each divides the G of the blocks in `gram_PKGG`.
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         level: Coverage of intervals, between 0 and 1.

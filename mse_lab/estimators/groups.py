@@ -29,6 +29,8 @@ class Groups:
         norms2_PRG: Squared score norms ||W_i||^2.
         value_P: V of each prompt, which only an oracle knows.
         best_constant_PR: E[Z ||W||^2] / E||W||^2 of each prompt, from its other groups.
+        logit_norms2_PRG: Squared norms of the logits' scores, the sum over tokens of
+            1 - 2 p_y + sum_v p_v^2; NaN where unknown, None if all are.
     """
 
     rewards_PRG: Floats
@@ -36,6 +38,7 @@ class Groups:
     norms2_PRG: Floats
     value_P: Floats
     best_constant_PR: Floats
+    logit_norms2_PRG: Floats | None = None
 
     @classmethod
     def of_rewards(cls, rewards_RG: Floats) -> Self:

@@ -33,6 +33,7 @@ class PromptArrays:
     reference_distance2: float
     kind_norms2_NM: Floats
     kind_products_M: Floats
+    logit_norms2_N: Floats
     mean_D: NDArray[np.float32]  # rbar over all D parameters, or a sketch of it.
     difference_D: NDArray[np.float32]  # r_A - r_B, or a sketch of it.
 

@@ -62,6 +62,7 @@ class PromptSample:
     # Sums of the scores by `kept_weights`, whole vectors or sketches; the gradient's first.
     vectors_MD: NDArray[np.float32]
     lengths_N: Ints  # Tokens of each completion, end token included.
+    logit_norms2_N: Floats  # As in `Pools`; NaN where not recorded.
 
     @property
     def completions(self) -> int:

@@ -23,16 +23,20 @@ _FACTORS = {
     "rewards_PN": 1,
     "reference_rewards_PN": 1,
     "gram_PKGG": 1,
+    "logit_norms2_PN": 1,
     "kind_norms2_PNM": 1,
     "products_PN": 2,
 }
 
 # Squared norms; and how far <W_i, W_j> and <W_j, W_i> may differ, in ||W_i|| ||W_j||.
-_SQUARES = ("gram_PKGG", "reference_distance2_P", "kind_norms2_PNM")
+_SQUARES = ("gram_PKGG", "reference_distance2_P", "kind_norms2_PNM", "logit_norms2_PN")
 ASYMMETRY = 1e-2
 
-# Arrays that may be absent: the kinds of module that scores lie in.
+# Arrays that may be absent, together: the kinds of module that scores lie in, and the norms
+# of logits.
 KIND_ARRAYS = ("kind_norms2_PNM", "kind_products_PM")
+LOGITS = "logit_norms2_PN"
+MAY_BE_ABSENT = (KIND_ARRAYS, (LOGITS,))
 
 
 @dataclass(frozen=True)
@@ -54,21 +58,23 @@ class Pools:
     halves_PP: Floats  # <r_A(x) - r_B(x), rbar(x')>, the noise of those products.
     kind_norms2_PNM: Floats  # ||W_i||^2 in each of M kinds of module.
     kind_products_PM: Floats  # <r_A, r_B> in each kind of module.
+    # sum_t (1 - 2 p_y + sum_v p_v^2) over a completion's tokens; NaN where not recorded.
+    logit_norms2_PN: Floats
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
         """Take the arrays of `pools.npz`; refuse, by name, what no run can have measured.
 
-        The two `kind_*` may be absent. Numbers that are too small become zero. There must
-        be two blocks K or more, for a spread.
+        The two `kind_*` and `logit_norms2_PN` may be absent. Numbers that are too small
+        become zero. There must be two blocks K or more, for a spread.
         """
         given = _named(arrays, [field.name for field in fields(cls)])
         _check_shapes(given)
         numbers = {name: _as_numbers(name, array) for name, array in given.items()}
-        none_PN0 = np.zeros((*numbers["rewards_PN"].shape, 0))
-        return cls(
-            **(dict(zip(KIND_ARRAYS, (none_PN0, none_PN0[:, 0]), strict=True)) | numbers)
-        )
+        shape = numbers["rewards_PN"].shape
+        none_PN0 = np.zeros((*shape, 0))
+        absent = dict(zip(KIND_ARRAYS, (none_PN0, none_PN0[:, 0]), strict=True))
+        return cls(**(absent | {LOGITS: np.full(shape, np.nan)} | numbers))
 
     @property
     def prompts(self) -> int:
@@ -145,9 +151,8 @@ def _named(arrays: Mapping[str, Any], names: list[str]) -> Arrays:
     for name in arrays:
         if name not in names:
             raise InputError(f"{name}: no such array; {nearest(str(name), names)}")
-    needed = [
-        name for name in names if name not in KIND_ARRAYS or set(KIND_ARRAYS) & set(arrays)
-    ]
+    absent = [name for group in MAY_BE_ABSENT if not {*group} & {*arrays} for name in group]
+    needed = [name for name in names if name not in absent]
     for name in needed:
         if not isinstance(arrays.get(name), np.ndarray):
             raise InputError(f"{name}: no array of this name; give one")
@@ -193,10 +198,11 @@ def _as_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         if not ((numbers >= 1) & (numbers < 2**53) & (np.trunc(numbers) == numbers)).all():
             raise InputError(f"{name}: give the whole numbers of tokens, one or more")
         return numbers.astype(np.int64)
-    # Norms are always known; products between completions may be NaN.
+    # Norms of scores are always known; products between completions may be NaN, and norms
+    # of logits.
     gram = name == "gram_PKGG"
     checked = np.diagonal(numbers, axis1=-2, axis2=-1) if gram else numbers
-    if np.isnan(checked).any():
+    if np.isnan(checked).any() and name != LOGITS:
         raise InputError(f"{name}: holds NaN; measure it again")
     if name in _SQUARES and (checked < 0).any():
         raise InputError(f"{name}: holds a negative squared norm; measure it again")

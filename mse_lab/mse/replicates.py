@@ -56,6 +56,7 @@ def form_groups(pools: Pools, group_size: int) -> Groups:
         norms2_PRG=pools.norms2_PN.reshape(shape),
         value_P=pools.value_P,
         best_constant_PR=_best_constant(pools, group_size),
+        logit_norms2_PRG=pools.logit_norms2_PN.reshape(shape),
     )
 
 

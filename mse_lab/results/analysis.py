@@ -155,7 +155,8 @@ class Analysis:
 
         `prompt` (its id), `category`, `value` V, `score_norm2` E||W||^2, `grad_norm2`
         ||g||^2, `trace_oracle` T, `zeta`, `best_baseline` b*, `mean_length` in tokens,
-        `truncated` (share), and `rho`, E||W||^2 of right over wrong completions.
+        `truncated` (share), `rho`, E||W||^2 of right over wrong completions, and
+        `logit_norm2`, the mean squared norm of the logits' scores.
         """
         return tables.prompts_table(self.described, self.pools, self.level)
 

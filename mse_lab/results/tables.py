@@ -132,7 +132,7 @@ def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.Dat
 
     `described` has the columns that pools do not know. `rho` and its interval are empty
     unless all rewards are 0 or 1, and for a prompt whose replicate completions are all
-    right or all wrong.
+    right or all wrong, `logit_norm2` unless all its completions' norms are recorded.
     """
     moments = pool_moments(pools)
     return pd.DataFrame(
@@ -146,6 +146,7 @@ def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.Dat
             "best_baseline": moments.best_baseline,
             **described[["mean_length", "truncated"]],
             **dict(zip(RHO, measure_norm_ratios(pools, level).T, strict=True)),
+            "logit_norm2": pools.logit_norms2_PN.mean(-1),
         }
     )
 

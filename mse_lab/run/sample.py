@@ -90,6 +90,7 @@ def sample_prompt(
         gram_KK=scores.gram_NN,
         vectors_MD=vectors_MD,
         lengths_N=pool.completions.lengths_N,
+        logit_norms2_N=np.full(len(pool.rewards_N), np.nan),
     )
     return SampledPrompt(
         sample,

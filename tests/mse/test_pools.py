@@ -26,10 +26,12 @@ def test_a_runs_arrays_are_taken_as_they_are(arrays):
         assert getattr(pools, name) is array or (getattr(pools, name) == array).all()
 
 
-def test_kinds_may_be_absent(arrays):
-    for name in ("kind_norms2_PNM", "kind_products_PM"):
+def test_kinds_and_norms_of_logits_may_be_absent(arrays):
+    for name in ("kind_norms2_PNM", "kind_products_PM", "logit_norms2_PN"):
         del arrays[name]
     pools = Pools.from_arrays(arrays)
+    assert pools.logit_norms2_PN.shape == (3, 8)
+    assert np.isnan(pools.logit_norms2_PN).all()
     assert pools.kind_norms2_PNM.shape == (3, 8, 0)
     assert pools.kind_products_PM.shape == (3, 0)
 
@@ -87,6 +89,7 @@ BAD = {
     "negative norms": ("gram_PKGG", np.negative, "holds a negative squared norm"),
     "negative distance": ("reference_distance2_P", np.negative, "a negative squared norm"),
     "negative kinds": ("kind_norms2_PNM", np.negative, "a negative squared norm"),
+    "negative logits": ("logit_norms2_PN", np.negative, "a negative squared norm"),
     "masked": ("rewards_PN", lambda array: np.ma.masked_equal(array, 0), "give all numb"),
 }  # fmt: skip
 

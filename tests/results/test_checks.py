@@ -100,6 +100,7 @@ def only_gram(gram_PKGG):
         halves_PP=np.zeros((prompts, prompts)),
         kind_norms2_PNM=zeros_PN[..., None],
         kind_products_PM=zeros_PN[:, :1],
+        logit_norms2_PN=zeros_PN,
     )
 
 

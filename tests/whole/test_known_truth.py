@@ -48,7 +48,7 @@ COLUMNS = {
     "laws": PARTS - {"mse"},
     "by_prompt": {"mse", "law"},
     "prompts": {"value", "score_norm2", "grad_norm2", "trace_oracle", "zeta"}
-    | {"best_baseline", "mean_length", "rho"},
+    | {"best_baseline", "mean_length", "rho", "logit_norm2"},
 }
 
 
@@ -170,6 +170,8 @@ def truths(kind, names, reference):
             "zeta": zeta,
             "best_baseline": moments.best_baseline[0],
             "mean_length": 1.0,
+            # The simulated norms of logits are the roots of the scores'.
+            "logit_norm2": one.mean(np.sqrt(np.diag(one.gram))),
         }
         if kind != "graded":
             row["rho"] = norm_ratio(one)
