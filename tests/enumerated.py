@@ -81,6 +81,7 @@ class Enumerated:
             best_constant_PR=np.full(
                 (1, len(types)), self.mean(self.rewards * norms2) / self.mean(norms2)
             ),
+            logit_norms2_PRG=np.sqrt(norms2)[types][None],
         )
         return types, groups, np.exp(log_ways + log_probability)
 

@@ -14,17 +14,17 @@ import numpy as np
 import pandas as pd
 
 from enumerated import enumerate_policy
+from every_estimator import ENTRIES, EVERY
 from models import write_checkpoint
 from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
-from mse_lab.estimators import ESTIMATORS
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute_run
 
-NAMES = [name for name, one in ESTIMATORS.items() if one.group_local]
+NAMES = [name for name, one in EVERY.items() if one.group_local and "logits" not in name]
 SHOWN = ["vanilla", "grpo", "oracle", "best-constant"]
 SIZES = [2, 3, 4, 8, 24]
 PROBLEMS = {"a": ("1 2 3", 2), "b": ("2 2", 3), "c": ("1", 1)}
@@ -48,7 +48,7 @@ def measure(checkpoint, folder, times=1):
         "sampling: {max_new_tokens: 2}\n"
         f"pool: {{reference: {2048 * times}, replicate: {1200 * times}}}\n"
         f"group_sizes: {SIZES}\n"
-        f"estimators: {NAMES}\n"
+        f"estimators: {json.dumps([ENTRIES[name] for name in NAMES])}\n"
         "interval: {resamples: 400}\n"
     )
     probe = load_probe(path)
@@ -73,7 +73,7 @@ def enumerate_prompts(probe, root):
 
 def exact_mse(prompts, name, size):
     """Exact MSE of the aggregate: variances add up over P^2, biases as vectors."""
-    estimator = ESTIMATORS[name]
+    estimator = EVERY[name]
     biases = [one.mean_estimate(estimator, size) - one.gradient for one in prompts]
     mse = sum(one.mse(estimator, size) for one in prompts)
     variance = (mse - sum(bias @ bias for bias in biases)) / len(prompts) ** 2

@@ -4,13 +4,19 @@ A baseline b(x) that does not look at the group leaves the estimate unbiased, wi
 (E[(Z - b)^2 ||W||^2] - ||g||^2) / G, least at b* = E[Z ||W||^2] / E||W||^2 (Greensmith,
 Bartlett and Baxter 2004; Weaver and Tao 2001). So does one from the group that leaves
 completion i out. `grpo` and `centred` differ by the factor (G-1)/G, and by nothing else.
-In a plugged-in b* ||W||^2 is measured (`best-constant-loo`), or the length stands for it.
+Between them lies `affine`, alpha + lambda times the mean of the others, whose MSE is exact
+(`mse/laws.py`) and whose best two numbers are fitted (`mse/baseline.py`). In a plugged-in
+b* ||W||^2 is measured, or the logits' norm or the length stands for it (`norm-weighted`).
 """
+
+from typing import Literal
 
 import numpy as np
 
 from mse_lab.arrays import Floats, divide
-from mse_lab.estimators.groups import Groups, deviations
+from mse_lab.console import COMMAND_PREFIX
+from mse_lab.errors import InputError
+from mse_lab.estimators.groups import Groups, Number, check_batch, deviations
 
 
 def vanilla(groups: Groups) -> Floats:
@@ -56,6 +62,30 @@ def grpo(groups: Groups) -> Floats:
     return size / (size - 1) * deviations(groups.rewards_PRG)
 
 
+def affine(groups: Groups, *, alpha: Number, lambda_: Number) -> Floats:
+    """Part of the others' mean: w_i = Z_i - alpha - lambda mean_{j != i} Z_j.
+
+    Unbiased; needs G >= 2 unless lambda = 0. (0, 0) is `vanilla`, (0, 1) `grpo`. A group of
+    equal rewards keeps a weight unless they are alpha / (1 - lambda), or lambda = 1 and
+    alpha = 0. Ours.
+
+    With rewards [1, 0, 0, 0], alpha = 1/2 and lambda = 1/4 the weights are 1/2 and -7/12
+    thrice.
+    """
+    # The others' mean is Z_i less GRPO-type's weight.
+    part = lambda_ * grpo(groups) if lambda_ else 0.0
+    return (1 - lambda_) * groups.rewards_PRG + part - alpha
+
+
+def constant(groups: Groups, *, alpha: Number) -> Floats:
+    """One baseline for all prompts: w_i = Z_i - alpha, `affine` with lambda = 0.
+
+    Unbiased, for an alpha that was fitted elsewhere, at G = 1 too. A group of equal rewards
+    keeps a weight unless they are alpha. Greensmith, Bartlett and Baxter 2004.
+    """
+    return groups.rewards_PRG - alpha
+
+
 def centred(groups: Groups) -> Floats:
     """Dr. GRPO: w_i = Z_i - Zbar, the group's own mean as the baseline.
 
@@ -67,32 +97,74 @@ def centred(groups: Groups) -> Floats:
     return deviations(groups.rewards_PRG)
 
 
-def _from_least(groups: Groups) -> Floats:
-    """Rewards less the group's least: the same weights, exact zeros where all are equal."""
-    rewards = groups.rewards_PRG
-    return rewards - rewards.min(-1, keepdims=True)
+Weight = Literal["score", "logits", "length"]
+Over = Literal["group", "batch"]
 
 
-def _mean_of_others(rewards_PRG: Floats, by_PRG: Floats) -> Floats:
-    """sum_{j != i} by_j Z_j / sum_{j != i} by_j; the plain mean where all by_j are 0."""
+def _stand_in(groups: Groups, weight: Weight) -> Floats:
+    """What stands for ||W_j||^2, (P, R, G)."""
+    if weight == "score":
+        return groups.norms2_PRG
+    if weight == "length":
+        return groups.lengths_PRG.astype(np.float64)
+    norms2 = groups.logit_norms2_PRG
+    if norms2 is None or np.isnan(norms2).any():
+        raise InputError(
+            "estimators: norm-weighted needs the norms of the logits' scores, which were "
+            f"not recorded; measure again with {COMMAND_PREFIX} run PROBE --fresh"
+        )
+    return norms2
+
+
+def _sum_of_others(values_PRG: Floats, over: Over) -> Floats:
+    """Sum over the group's or the batch's other completions, (P, R, G)."""
     # Summed without i rather than subtracted, so that nothing of i is left by rounding.
-    others_GG = 1.0 - np.eye(rewards_PRG.shape[-1])
-    total = by_PRG @ others_GG
-    plain = rewards_PRG @ others_GG / (rewards_PRG.shape[-1] - 1)
-    return divide((by_PRG * rewards_PRG) @ others_GG, total, otherwise=plain)
+    own = values_PRG @ (1.0 - np.eye(values_PRG.shape[-1]))
+    if over == "group":
+        return own
+    return own + ((1.0 - np.eye(len(values_PRG))) @ values_PRG.sum(-1))[..., None]
+
+
+def norm_weighted(
+    groups: Groups, *, weight: Weight = "score", over: Over = "group"
+) -> Floats:
+    """Plug-in of b*: w_i = Z_i - sum_{j != i} s_j Z_j / sum_{j != i} s_j.
+
+    The weight s_j is ||W_j||^2 itself (`score`), or stands for it: the squared norm of the
+    logits' score, sum_t (1 - 2 p_y + sum_v p_v^2), from the forward pass alone (`logits`),
+    or the `length`. The others are those of the group, or of the batch, all prompts'.
+
+    Unbiased; needs G >= 2, over the batch P >= 2. Where all others weigh nothing the plain
+    mean of their rewards takes its place. A group, over the batch a batch, of equal rewards
+    has weight zero. After Greensmith, Bartlett and Baxter 2004 and arXiv 2505.23585; verl's
+    optimal token baseline is a relative, by token.
+
+    With rewards [1, 0, 0, 0] and s = 1, 2, 3, 4 the weights are 1, -1/8, -1/7, -1/6.
+    """
+    if over == "batch":
+        check_batch(groups.rewards_PRG, "norm-weighted")
+    axes = -1 if over == "group" else (0, 2)
+    rewards = groups.rewards_PRG - groups.rewards_PRG.min(axes, keepdims=True)
+    by, count = _stand_in(groups, weight), _sum_of_others(np.ones_like(rewards), over)
+    plain = _sum_of_others(rewards, over) / count
+    weighted, total = _sum_of_others(by * rewards, over), _sum_of_others(by, over)
+    return rewards - divide(weighted, total, otherwise=plain)
 
 
 def best_constant_loo(groups: Groups) -> Floats:
-    """Plug-in of b* from the others: w_i = Z_i - sum_{j!=i} K_jj Z_j / sum_{j!=i} K_jj.
+    """`norm-weighted` over the group by score: b* plugged in from the others.
 
-    Unbiased, needs G >= 2. Where the others' scores are all zero the plain mean of their
-    rewards takes its place; a group of equal rewards has weight zero. K_jj = ||W_j||^2.
-    After Greensmith, Bartlett and Baxter 2004.
-
-    With rewards [1, 0, 0, 0] and K = 1, 2, 3, 4 the weights are 1, -1/8, -1/7, -1/6.
+    Unbiased, needs G >= 2; a group of equal rewards has weight zero.
     """
-    rewards = _from_least(groups)
-    return rewards - _mean_of_others(rewards, groups.norms2_PRG)
+    return norm_weighted(groups, weight="score")
+
+
+def opo_loo(groups: Groups) -> Floats:
+    """`norm-weighted` over the group by length: OPO from the others.
+
+    Unbiased, needs G >= 2; a group of equal rewards has weight zero.
+    """
+    return norm_weighted(groups, weight="length")
 
 
 def opo(groups: Groups) -> Floats:
@@ -104,19 +176,7 @@ def opo(groups: Groups) -> Floats:
 
     With rewards [1, 0, 0, 0] and lengths 1, 2, 3, 4 the weights are 9/10 and -1/10 thrice.
     """
-    rewards = _from_least(groups)
+    rewards = groups.rewards_PRG - groups.rewards_PRG.min(-1, keepdims=True)
     lengths = groups.lengths_PRG.astype(np.float64)
     baseline = (lengths * rewards).sum(-1, keepdims=True) / lengths.sum(-1, keepdims=True)
     return rewards - baseline
-
-
-def opo_loo(groups: Groups) -> Floats:
-    """OPO from the others: w_i = Z_i - sum_{j != i} l_j Z_j / sum_{j != i} l_j.
-
-    Unbiased, needs G >= 2; a group of equal rewards has weight zero.
-    After arXiv 2505.23585.
-
-    With rewards [1, 0, 0, 0] and lengths 1, 2, 3, 4 the weights are 1, -1/8, -1/7, -1/6.
-    """
-    rewards = _from_least(groups)
-    return rewards - _mean_of_others(rewards, groups.lengths_PRG.astype(np.float64))

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.special import betaln, xlog1py, xlogy
 
 from mse_lab.arrays import Floats
-from mse_lab.errors import InputError
 from mse_lab.estimators.baselines import grpo
 from mse_lab.estimators.groups import (
     Ddof,
     Groups,
     NonNegative,
+    check_batch,
     check_binary,
     deviations,
     divide_or_zero,
@@ -30,9 +30,8 @@ _LARGEST_RECIPROCAL = 1e6
 
 
 def _mean_of_other_prompts(values_PR: Floats, name: str) -> Floats:
+    check_batch(values_PR, name)
     prompts = len(values_PR)
-    if prompts < 2:
-        raise InputError(f"estimators: {name} needs two prompts or more; remove it")
     # Summed without x rather than subtracted, so that nothing of x is left by rounding.
     return (1.0 - np.eye(prompts)) @ values_PR / (prompts - 1)
 
@@ -132,6 +131,5 @@ def bnpo(groups: Groups) -> Floats:
     """
     rewards = groups.rewards_PRG
     check_binary(rewards, "bnpo")
-    if len(rewards) < 2:
-        raise InputError("estimators: bnpo needs two prompts or more; remove it")
+    check_batch(rewards, "bnpo")
     return deviations(rewards) * _reciprocal_beta_density(rewards.mean(-1))[..., None]

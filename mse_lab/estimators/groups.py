@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.arrays import LARGEST, Floats, Ints
 from mse_lab.errors import InputError
 
 
@@ -75,6 +75,25 @@ def check_binary(rewards: Floats, name: str) -> None:
             f"estimators: {name} needs rewards of 0 or 1, not {other:g}; remove it"
         )
 
+
+def check_batch(rewards_PRG: Floats, name: str) -> None:
+    """Refuse one prompt alone, in the name of an estimator that looks at the others."""
+    if len(rewards_PRG) < 2:
+        raise InputError(f"estimators: {name} needs two prompts or more; remove it")
+
+
+def _no_flag(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("should be a number")
+    return value
+
+
+# What is multiplied with rewards, or subtracted from them.
+Number = Annotated[
+    float,
+    BeforeValidator(_no_flag),
+    Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False),
+]
 
 # An eps is added to what weights are divided by.
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

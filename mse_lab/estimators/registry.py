@@ -11,7 +11,8 @@ of the length dial, which all estimators have:
 
 A user's own is a function `weights(groups: Groups, *, param=default) -> weights_PRG`. It
 counts as biased, and as looking at everything, unless its entry says otherwise by
-attributes of `Estimator`.
+attributes of `Estimator`. A parameter that Python has another use for ends in `_` there:
+`lambda` is `lambda_`.
 """
 
 import inspect
@@ -19,6 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -30,10 +32,13 @@ from mse_lab.data.foreign_code import guard, load_function, protect
 from mse_lab.data.identity import identify_named
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.estimators.baselines import (
+    affine,
     best_constant,
     best_constant_loo,
     centred,
+    constant,
     grpo,
+    norm_weighted,
     opo,
     opo_loo,
     oracle,
@@ -58,13 +63,15 @@ from mse_lab.estimators.objectives import (
     quantile,
 )
 
+Declarations = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Estimator:
     """An estimator as a run uses it."""
 
     name: str  # As in the probe, with the parameters given there: `pass-at-k(k=4)`.
-    weights: Callable[[Groups], Floats]  # Groups -> weights w_i, (P, R, G).
+    weights: Callable[..., Floats]  # Groups -> weights w_i, (P, R, G).
     source: str = ""  # Where it is defined.
     unbiased: bool = False  # Its mean is the gradient of the mean reward.
     # Its weights depend on the group's rewards and the prompt's value alone.
@@ -78,12 +85,13 @@ class Estimator:
     binary: bool = False  # It needs rewards in {0, 1}.
     smallest_group: int = 1  # The least G it is defined for.
     smallest_batch: int = 1  # The least P it is defined for.
-    # The parameter that G must at least equal, if there is one.
-    size_parameter: str | None = None
+    # alpha and lambda where its baseline is alpha + lambda times the mean of the others.
+    affine: tuple[float, float] | None = None
+    # What its parameters, as far as they are given, say of the fields above.
+    declare: Callable[[Declarations], Declarations] | None = None
     code: str = ""  # Identity of a user's own function; empty for one of ours.
 
 
-Declarations = dict[str, Any]
 _UNBIASED: Declarations = {"unbiased": True}
 # What the weights look at.
 _GROUP: Declarations = {"group_local": True}
@@ -94,18 +102,63 @@ _PAIR: Declarations = {"smallest_group": 2}
 _BINARY_PAIR: Declarations = {"smallest_group": 2, "binary": True}
 _PROMPTS: Declarations = {"smallest_batch": 2}
 
+
+def _affine(given: Declarations) -> Declarations:
+    alpha, factor = given["alpha"], given.get("lambda", 0.0)
+    return {"affine": (alpha, factor), "smallest_group": 2 if factor else 1}
+
+
+def _over_batch(given: Declarations) -> Declarations:
+    if given.get("over") != "batch":
+        return {}
+    return {"group_local": False, "smallest_group": 1, "smallest_batch": 2}
+
+
 _LIST = (
-    Estimator("vanilla", vanilla, "arXiv 2603.01162", **_UNBIASED, **_REWARDS),
+    Estimator(
+        "vanilla",
+        vanilla,
+        "arXiv 2603.01162",
+        affine=(0.0, 0.0),
+        **_UNBIASED,
+        **_REWARDS,
+    ),
     Estimator(
         "oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, knows_value=True
     ),
     Estimator("best-constant", best_constant, "Greensmith et al. 2004", **_LEARNS),
-    Estimator("grpo", grpo, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, **_PAIR),
+    Estimator(
+        "grpo",
+        grpo,
+        "arXiv 2603.01162",
+        affine=(0.0, 1.0),
+        **_UNBIASED,
+        **_REWARDS,
+        **_PAIR,
+    ),
+    Estimator("affine", affine, "ours", declare=_affine, **_UNBIASED, **_REWARDS),
+    Estimator(
+        "constant",
+        constant,
+        "Greensmith et al. 2004",
+        declare=_affine,
+        **_UNBIASED,
+        **_REWARDS,
+    ),
     Estimator("centred", centred, "arXiv 2503.20783", **_REWARDS, **_PAIR),
     Estimator("grpo-std", grpo_std, "arXiv 2402.03300", **_REWARDS, **_PAIR),
     Estimator("grpo-loo-std", grpo_loo_std, "arXiv 2603.01162", **_REWARDS, **_PAIR),
     Estimator("median", median, "arXiv 2601.22582", **_REWARDS, **_PAIR),
     Estimator("quantile", quantile, "arXiv 2509.22611", **_REWARDS, **_PAIR),
+    Estimator(
+        "norm-weighted",
+        norm_weighted,
+        "after Greensmith et al. 2004",
+        declare=_over_batch,
+        **_UNBIASED,
+        **_GROUP,
+        **_PAIR,
+    ),
     Estimator(
         "best-constant-loo",
         best_constant_loo,
@@ -121,7 +174,7 @@ _LIST = (
         "pass-at-k",
         pass_at_k,
         "after arXiv 2505.15201",
-        size_parameter="k",
+        declare=lambda given: {"smallest_group": given["k"]} if "k" in given else {},
         **_REWARDS,
         **_BINARY_PAIR,
     ),
@@ -167,9 +220,14 @@ def _checked(name: str, given: Mapping[str, Any], kinds: Mapping[str, Any]) -> D
     return checked
 
 
+def _key_of(parameter: str) -> str:
+    key = parameter.removesuffix("_")
+    return key if iskeyword(key) else parameter
+
+
 def _check_parameters(estimator: Estimator, given: Mapping[str, Any]) -> dict[str, Any]:
     parameters = list(inspect.signature(estimator.weights).parameters.values())
-    known = {one.name: one for one in parameters[1:]}  # all after the groups
+    known = {_key_of(one.name): one for one in parameters[1:]}  # all after the groups
     takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
     for key in given:
         if key not in known and not takes_any:
@@ -187,13 +245,13 @@ def _with_parameters(estimator: Estimator, given: Mapping[str, Any]) -> Estimato
     values = _check_parameters(estimator, given)
     if not values:
         return estimator
-    size = values.get(estimator.size_parameter or "")
     described = ", ".join(f"{key}={value}" for key, value in values.items())
+    named = {f"{key}_" if iskeyword(key) else key: one for key, one in values.items()}
     return replace(
         estimator,
         name=f"{estimator.name}({described})",
-        weights=partial(estimator.weights, **values),
-        smallest_group=size or estimator.smallest_group,
+        weights=partial(estimator.weights, **named),
+        **(estimator.declare(values) if estimator.declare else {}),
     )
 
 
@@ -211,6 +269,7 @@ def _with_length(estimator: Estimator, length: Length) -> Estimator:
         unbiased=estimator.unbiased and length == "none",
         reward_only=estimator.reward_only and length == "none",
         group_local=estimator.group_local and length != "token-batch",
+        affine=estimator.affine if length == "none" else None,
     )
 
 

@@ -1,5 +1,7 @@
 """What all estimators share: bias as declared, symmetry, and groups without contrast."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,20 +9,26 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from toy import make_groups, toy_policy
 
-from mse_lab.estimators import ESTIMATORS, find_estimator
+from every_estimator import EVERY
+from mse_lab.estimators import find_estimator
 
-BINARY = [name for name, one in ESTIMATORS.items() if one.binary]
-ANY_REWARDS = [name for name in ESTIMATORS if name not in BINARY]
-UNBIASED = [name for name, one in ESTIMATORS.items() if one.unbiased]
-BIASED = [name for name in ESTIMATORS if name not in UNBIASED]
-LOCAL = [name for name, one in ESTIMATORS.items() if one.group_local]
+BINARY = [name for name, one in EVERY.items() if one.binary]
+ANY_REWARDS = [name for name in EVERY if name not in BINARY]
+UNBIASED = [name for name, one in EVERY.items() if one.unbiased]
+BIASED = [name for name in EVERY if name not in UNBIASED]
+LOCAL = [name for name, one in EVERY.items() if one.group_local]
 KEEPS_EQUAL_GROUPS = {"vanilla", "oracle", "best-constant"}
 KEEPS_EQUAL_GROUPS |= {"global-mean", "reinforce++", "shrinkage"}
+OVER_BATCH = [name for name in EVERY if "over=batch" in name]
+CONSTANTS = ["affine(alpha=0.2, lambda=0.4)", "constant(alpha=0.3)"]
+KEEPS_EQUAL_GROUPS |= {*OVER_BATCH, *CONSTANTS}
 SUMS_TO_ZERO = ["grpo", "centred", "grpo-std", "grpo-loo-std", "maxrl", "batch-std", "bnpo"]
 SHIFTS = [name for name in ANY_REWARDS if name not in KEEPS_EQUAL_GROUPS]
-SHIFTS += ["global-mean", "reinforce++", "shrinkage"]
+SHIFTS += ["global-mean", "reinforce++", "shrinkage", *OVER_BATCH]
 # What completion i is compared with holds nothing of its own.
 OWN_REWARD_STAYS_OUT = ["grpo", "best-constant-loo", "opo-loo", "global-mean", "shrinkage"]
+OWN_REWARD_STAYS_OUT += [name for name in EVERY if name.startswith("norm-weighted")]
+OWN_REWARD_STAYS_OUT += CONSTANTS
 
 FEW = settings(max_examples=40)
 
@@ -34,15 +42,15 @@ def batches(draw, binary=False):
     rewards = draw(hnp.arrays(float, shape, elements=tenths))
     lengths = draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 30)))
     norms2 = draw(hnp.arrays(float, shape, elements=st.floats(0.01, 100)))
-    return make_groups(rewards, lengths, norms2, value=0.3, best_constant=0.6)
+    return make_groups(rewards, lengths, norms2, 0.3, 0.6, np.sqrt(norms2))
 
 
 def with_rewards(groups, rewards):
-    return make_groups(rewards, groups.lengths_PRG, groups.norms2_PRG, 0.3, 0.6)
+    return replace(groups, rewards_PRG=rewards)
 
 
 def weights_of(name, groups):
-    return ESTIMATORS[name].weights(groups)
+    return EVERY[name].weights(groups)
 
 
 def scale_of(weights):
@@ -54,7 +62,7 @@ def scale_of(weights):
 def test_unbiased_as_declared(name, size):
     """Every batch of three prompts, summed: E g_hat is the gradient to rounding."""
     toy = toy_policy()
-    found = toy.mean_estimate(ESTIMATORS[name], size)
+    found = toy.mean_estimate(EVERY[name], size)
     np.testing.assert_allclose(found, toy.gradient_PD, atol=1e-13)
 
 
@@ -62,23 +70,23 @@ def test_unbiased_as_declared(name, size):
 def test_biased_as_declared(name):
     """The negative control of the test above, by a margin no rounding explains."""
     toy = toy_policy()
-    found = toy.mean_estimate(ESTIMATORS[name], 3)
+    found = toy.mean_estimate(EVERY[name], 3)
     assert abs(found - toy.gradient_PD).max() > 0.004
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_centred_has_its_factor(size):
     toy = toy_policy()
-    found = toy.mean_estimate(ESTIMATORS["centred"], size)
+    found = toy.mean_estimate(EVERY["centred"], size)
     np.testing.assert_allclose(found, (size - 1) / size * toy.gradient_PD, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.reward_only])
+@pytest.mark.parametrize("name", [n for n, e in EVERY.items() if e.reward_only])
 def test_reward_only_estimators_keep_the_direction(name):
     """For rewards in {0, 1} E g_hat = slope g, prompt by prompt."""
     toy = toy_policy()
     for found, gradient in zip(
-        toy.mean_estimate(ESTIMATORS[name], 3), toy.gradient_PD, strict=True
+        toy.mean_estimate(EVERY[name], 3), toy.gradient_PD, strict=True
     ):
         slope = found @ gradient / (gradient @ gradient)
         np.testing.assert_allclose(found, slope * gradient, atol=1e-12 * max(1, slope))
@@ -87,12 +95,12 @@ def test_reward_only_estimators_keep_the_direction(name):
 def test_opo_does_not_keep_the_direction():
     """The negative control of the test above: lengths differ among wrong completions."""
     toy = toy_policy()
-    found, gradient = toy.mean_estimate(ESTIMATORS["opo"], 3)[0], toy.gradient_PD[0]
+    found, gradient = toy.mean_estimate(EVERY["opo"], 3)[0], toy.gradient_PD[0]
     slope = found @ gradient / (gradient @ gradient)
     assert abs(found - slope * gradient).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", list(ESTIMATORS))
+@pytest.mark.parametrize("name", list(EVERY))
 @FEW
 @given(data=st.data())
 def test_weights_of_any_batch(name, data):
@@ -111,7 +119,8 @@ def test_weights_of_any_batch(name, data):
         assert abs(weights.sum(-1)).max() < 1e-12 * scale_of(weights)
     order = np.array(data.draw(st.permutations(range(rewards.shape[-1]))))
     arrays = (rewards, groups.lengths_PRG, groups.norms2_PRG)
-    permuted = make_groups(*(one[..., order] for one in arrays), 0.3, 0.6)
+    moved = [one[..., order] for one in (*arrays, groups.logit_norms2_PRG)]
+    permuted = make_groups(*moved[:3], 0.3, 0.6, moved[3])
     found, expected = weights_of(name, permuted), weights[..., order]
     np.testing.assert_allclose(found, expected, atol=1e-11 * scale_of(expected))
     if name in LOCAL:
@@ -136,7 +145,7 @@ def test_shifted_rewards_keep_their_weights(name, data, shift):
     np.testing.assert_allclose(found, expected, atol=1e-9 * scale_of(expected))
 
 
-@pytest.mark.parametrize("name", ["vanilla", "oracle", "best-constant"])
+@pytest.mark.parametrize("name", ["vanilla", "oracle", "best-constant", CONSTANTS[1]])
 def test_shifted_rewards_shift_a_constant_baseline(name):
     groups = make_groups([1, 0, 0, 0], value=0.3, best_constant=0.6)
     shifted = with_rewards(groups, groups.rewards_PRG + 2)
@@ -168,7 +177,7 @@ def test_own_reward_enters_the_baseline_of_the_others(name):
     assert own_baseline_moves(name, groups) > 0.1
 
 
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if n not in LOCAL])
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in LOCAL])
 def test_batch_estimators_do_look_at_other_prompts(name):
     """The negative control of the test above."""
     one = make_groups(np.array([[[1.0, 0, 0, 0]], [[1.0, 1, 0, 0]], [[1.0, 1, 1, 0]]]))
@@ -187,10 +196,11 @@ def test_reward_only_means_no_lengths_and_no_norms():
         rng.uniform(1, 9, rewards.shape),
         value=0.3,
         best_constant=0.7,
+        logit_norms2=rng.uniform(1, 9, rewards.shape),
     )
     for name in LOCAL:
         same = (weights_of(name, one) == weights_of(name, two)).all()
-        assert same == ESTIMATORS[name].reward_only, name
+        assert same == EVERY[name].reward_only, name
 
 
 def test_length_normalisation_is_biased():

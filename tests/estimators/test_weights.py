@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from toy import make_batch, make_groups, toy_policy
 
+from every_estimator import EVERY
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.estimators.objectives import grpo_loo_std, grpo_std, quantile
@@ -35,7 +36,22 @@ HAND = [
     ("grpo", GROUP, [1, -1 / 3, -1 / 3, -1 / 3]),
     ("centred", GROUP, [3 / 4, -1 / 4, -1 / 4, -1 / 4]),
     # Without the first, no reward; without i, 1 of the remaining 10 - i.
+    (named("norm-weighted"), GROUP, [1, -1 / 8, -1 / 7, -1 / 6]),
     ("best-constant-loo", GROUP, [1, -1 / 8, -1 / 7, -1 / 6]),
+    # The logits' norms are 4, 3, 2, 1: of 10 - s_i the first has 4.
+    (named("norm-weighted", weight="logits"), GROUP, [1, -4 / 7, -4 / 8, -4 / 9]),
+    # The batch's others: s of all is 20, of all right ones 1, and 1 + 2.
+    (
+        named("norm-weighted", over="batch"),
+        BATCH,
+        [
+            [1 - 3 / 19, -4 / 18, -4 / 17, -4 / 16],
+            [1 - 3 / 19, 1 - 2 / 18, -4 / 17, -4 / 16],
+        ],
+    ),
+    # The others' means: 0 for the right one, 1/3 for each wrong one.
+    ({"name": "affine", "alpha": 0.5, "lambda": 0.25}, GROUP, [1 / 2, *3 * [-7 / 12]]),
+    (named("constant", alpha=0.25), GROUP, [3 / 4, -1 / 4, -1 / 4, -1 / 4]),
     ("opo-loo", GROUP, [1, -1 / 8, -1 / 7, -1 / 6]),
     # b = 1 * 1 / (1 + 2 + 3 + 4).
     ("opo", GROUP, [9 / 10, -1 / 10, -1 / 10, -1 / 10]),
@@ -105,7 +121,7 @@ def test_by_hand(entry, rewards, expected):
     rewards = np.atleast_2d(rewards)[:, None]
     size = rewards.shape[-1]
     counts = np.arange(1, size + 1)
-    groups = make_groups(rewards, counts, counts, value=0.25, best_constant=0.5)
+    groups = make_groups(rewards, counts, counts, 0.25, 0.5, counts[::-1])
     found = weights_of(entry, groups)
     np.testing.assert_allclose(found[:, 0], np.atleast_2d(expected), rtol=1e-12)
 
@@ -122,6 +138,7 @@ def test_equal_lengths_and_norms_give_the_plain_means():
         "opo": "centred",
         "opo-loo": "grpo",
         "best-constant-loo": "grpo",
+        "norm-weighted": "grpo",
     }.items():
         np.testing.assert_allclose(
             weights_of(one, group), weights_of(plain, group), rtol=1e-12
@@ -356,20 +373,20 @@ def test_shrinkage_is_grpo_where_the_others_have_no_noise():
     np.testing.assert_array_equal(found, plain)
 
 
-@pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if not e.group_local])
+@pytest.mark.parametrize("name", [n for n, e in EVERY.items() if not e.group_local])
 def test_replicates_are_batches_of_their_own(name, binary_batches):
     """Any one replicate alone gives the weights it has among the others."""
-    weights = ESTIMATORS[name].weights
+    weights = EVERY[name].weights
     together = weights(binary_batches)
     for replicate in range(3):
         alone = weights(make_groups(binary_batches.rewards_PRG[:, [replicate]]))
         np.testing.assert_allclose(alone[:, 0], together[:, replicate], atol=1e-13)
 
 
-@pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.smallest_batch > 1])
+@pytest.mark.parametrize("name", [n for n, e in EVERY.items() if e.smallest_batch > 1])
 def test_one_prompt_is_refused(name):
-    with pytest.raises(InputError, match=f"{name} needs two prompts or more"):
-        ESTIMATORS[name].weights(make_groups(GROUP))
+    with pytest.raises(InputError, match=f"{name.split('(')[0]} needs two prompts or more"):
+        EVERY[name].weights(make_groups(GROUP))
 
 
 @pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.binary])

@@ -8,7 +8,9 @@ import numpy as np
 from mse_lab.estimators.groups import Groups
 
 
-def make_groups(rewards, lengths=None, norms2=None, value=0.0, best_constant=0.0):
+def make_groups(
+    rewards, lengths=None, norms2=None, value=0.0, best_constant=0.0, logit_norms2=None
+):
     """Groups of rewards (..., G); a single group or batch gets the axes it lacks."""
     rewards = np.asarray(rewards, dtype=float)
     rewards = rewards.reshape((1,) * (3 - rewards.ndim) + rewards.shape)
@@ -19,6 +21,7 @@ def make_groups(rewards, lengths=None, norms2=None, value=0.0, best_constant=0.0
         norms2_PRG=ones if norms2 is None else ones * norms2,
         value_P=np.ones(len(rewards)) * value,
         best_constant_PR=np.ones(rewards.shape[:2]) * best_constant,
+        logit_norms2_PRG=ones if logit_norms2 is None else ones * logit_norms2,
     )
 
 
@@ -70,6 +73,8 @@ class Toy:
             norms2_PRG=norms2_PC[at],
             value_P=self.value_P,
             best_constant_PR=np.repeat(best[:, None], len(drawn), axis=1),
+            # Unlike the score's, and no multiple of the length.
+            logit_norms2_PRG=1.5 + self.lengths_PC[at],
         )
         probability_R = self.probabilities_PC[at].prod((0, 2))
         return (
