@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -111,6 +112,31 @@ def advised_size() -> Iterable[Row]:
             "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
             "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
             "after 12 steps": interval(by_step.loc[12], "gain_ratio"),
+        }
+
+
+@table
+def premise_of_allocation() -> Iterable[Row]:
+    """Hold each prompt's gradient variance against p(1-p), which allocations take it for.
+
+    Of prompts with 0 < p < 1 and a positive estimate of T = tr Sigma_oracle, completions in
+    proportion to r_x give a variance of (sum r) (sum T/r), over P sum T if all have alike.
+    """
+    for run in [*(f"smollm2/{form}" for form in FORMS), *SMALL]:
+        prompts = read(f"{run}/prompts.csv").query("0 < value < 1 and trace_oracle > 0")
+        bernoulli_P, variance_P = prompts.value * (1 - prompts.value), prompts.trace_oracle
+        correlation = np.corrcoef(np.log(bernoulli_P), np.log(variance_P))[0, 1]
+
+        def over_uniform(share_P: pd.Series, variance_P: pd.Series = variance_P) -> float:
+            spent = share_P.sum() * (variance_P / share_P).sum()
+            return float(spent / (len(share_P) * variance_P.sum()))
+
+        yield {
+            "run": run,
+            "prompts": str(len(prompts)),
+            "R² of log T on log p(1-p)": f"{correlation**2:.2f}",
+            "by the root of p(1-p)": f"{over_uniform(np.sqrt(bernoulli_P)):.2f}",
+            "the best possible": f"{over_uniform(np.sqrt(variance_P)):.2f}",
         }
 
 
