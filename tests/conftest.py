@@ -60,16 +60,6 @@ def details_apart(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def assets_apart(tmp_path_factory):
-    """What is kept of GGUF files does not lie in the user's cache."""
-    folder = str(tmp_path_factory.mktemp("assets"))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("HF_ASSETS_CACHE", folder)
-        patched.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", folder)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def own_modules_forgotten(tmp_path_factory):
     """A module that one test wrote is not what another test of its process imports."""

@@ -93,11 +93,8 @@ class FreshAdapter(Section):
 class Model(Section):
     """The policy."""
 
-    path: Text  # A local checkpoint folder, a Hub name, or a .gguf file.
+    path: Text  # A local checkpoint folder or a Hub name.
     revision: Text | None = None  # The Hub revision; None for the default branch.
-    # A GGUF file of that folder or repository, dequantised to `dtype`.
-    gguf: Annotated[Text | None, IF_SET] = None
-    package: Annotated[Text | None, IF_SET] = None  # Taken instead of a Hub name.
     # A LoRA adapter: a folder, a Hub name, or a new one; then only its parameters count.
     adapter: FreshAdapter | Text | None = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.

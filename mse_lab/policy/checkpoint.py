@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import huggingface_hub
 import torch
 import transformers
 from huggingface_hub import constants
@@ -22,7 +21,6 @@ from mse_lab.config.schema import Model
 from mse_lab.data.foreign_code import load_extra
 from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify_checkpoint
-from mse_lab.policy.gguf_cache import TOKENIZER, Entry
 from mse_lab.policy.location import Location, loading
 
 
@@ -48,48 +46,11 @@ def _read(location: Location, what: str, kind: Any) -> Any:
 def load_checkpoint(
     location: Location, config: Model, device: torch.device
 ) -> tuple[Any, Any, str]:
-    """Load a checkpoint's model and tokenizer, and give its identity.
-
-    Of a GGUF file they are what an earlier command kept of it, if one has.
-    """
-    if location.gguf is None:
-        location, settings = load_settings(location)
-        identity = identify_checkpoint(location)  # Before the weights, which take longer.
-        return *_load(location, settings, config, device), identity
-    location, identity = _fetch_gguf(location)
-    entry = Entry(location, identity, config)
-    if kept := entry.find():
-        return *_load(*load_settings(kept), config, device, TOKENIZER), identity
-    model, tokenizer = _load(*load_settings(location), config, device)
-    entry.keep(model, tokenizer)
-    return model, tokenizer, identity
-
-
-def _load(
-    location: Location,
-    settings: Any,
-    config: Model,
-    device: torch.device,
-    kind: Any = transformers.AutoTokenizer,
-) -> tuple[Any, Any]:
-    tokenizer = load_tokenizer(location, kind)
-    return load_model(location, settings, config, device), tokenizer
-
-
-def _fetch_gguf(location: Location) -> tuple[Location, str]:
-    """Fetch a GGUF file if it lies on the Hub; give its identity, and pin it to that."""
-    load_extra("gguf", "gguf", f"{location.key} = {location.name}")
-    if location.local is not None:
-        return location, identify_checkpoint(location)
-    with _loading_quietly(location, str(location.gguf)):
-        huggingface_hub.hf_hub_download(
-            location.name,
-            str(location.gguf),
-            revision=location.revision,
-            local_files_only=not location.online,
-        )
-    identity = identify_checkpoint(location)
-    return replace(location, revision=identity), identity
+    """Load a checkpoint's model and tokenizer, and give its identity."""
+    location, settings = load_settings(location)
+    identity = identify_checkpoint(location)  # Before the weights, which take longer.
+    tokenizer = load_tokenizer(location)
+    return load_model(location, settings, config, device), tokenizer, identity
 
 
 def load_settings(location: Location) -> tuple[Location, Any]:
@@ -98,7 +59,7 @@ def load_settings(location: Location) -> tuple[Location, Any]:
     The location that is returned with it is pinned to one commit, so that all files are of
     the same one.
     """
-    settings = _read(location, location.gguf or "config.json", transformers.AutoConfig)
+    settings = _read(location, "config.json", transformers.AutoConfig)
     kind = settings.model_type
     if settings.is_encoder_decoder:
         raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
@@ -111,9 +72,9 @@ def load_settings(location: Location) -> tuple[Location, Any]:
     return location, settings
 
 
-def load_tokenizer(location: Location, kind: Any) -> Any:
+def load_tokenizer(location: Location) -> Any:
     """Load a checkpoint's tokenizer."""
-    tokenizer = _read(location, "the tokenizer", kind)
+    tokenizer = _read(location, "the tokenizer", transformers.AutoTokenizer)
     with loading(location, "the tokenizer"):
         tokenizer.name_or_path = location.name  # For messages, wherever it was read.
         empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
@@ -141,7 +102,7 @@ def load_model(
         placement = {"device_map": config.device_map}
     # transformers leaves out a generation_config.json that it cannot read, and the end
     # tokens with it.
-    if location.gguf is None and location.file("generation_config.json") is not None:
+    if location.file("generation_config.json") is not None:
         _read(location, "the model", transformers.GenerationConfig)
     with _loading_quietly(location, "the model"):
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -157,9 +118,6 @@ def load_model(
             **placement,
         )
         model, report = loaded
-        if location.gguf is not None and hasattr(model, "hf_quantizer"):
-            # Its weights are plain numbers by now; trainers refuse quantised ones.
-            model.hf_quantizer.remove_quantization_config(model)
         if not placement:
             model.to(device)
     # transformers draws missing weights at random.
@@ -186,8 +144,6 @@ def is_quantised(location: Location, settings: Any, *, adapted: bool) -> bool:
         return False
     config = config if isinstance(config, dict) else config.to_dict()
     name = str(getattr(config.get("quant_method"), "value", config.get("quant_method")))
-    if name == "gguf":
-        return False  # Its weights are dequantised when they are read.
     if not adapted:
         raise location.refuse(
             f"its weights are quantised ({name}) and have no gradient",

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from mse_lab.config.schema import Model
-from mse_lab.policy.location import Location, find_location, find_model
+from mse_lab.policy.location import Location, find_location
 
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
@@ -18,16 +18,12 @@ TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "schedule
 BLOCK = 2**20  # Bytes that are read at a time.
 
 
-def fingerprint(folder: Path, only: str | None = None) -> str:
-    """Hash a folder, or a file of it."""
-    files = (
-        [folder / only]
-        if only
-        else sorted(
-            path
-            for path in folder.iterdir()
-            if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file()
-        )
+def fingerprint(folder: Path) -> str:
+    """Hash a folder."""
+    files = sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file()
     )
     digest = hashlib.sha256()
     for path in files:
@@ -42,21 +38,21 @@ def identify_checkpoint(location: Location, file: str = "config.json") -> str:
     """Identify a checkpoint by its commit (empty if not cached) or its folder's hash."""
     if location.local is not None:
         try:
-            return fingerprint(location.local, location.gguf)
+            return fingerprint(location.local)
         except OSError as error:
             name = Path(error.filename or "a file").name
             raise location.refuse(
                 f"{name}: {error.strerror}", "give files that may be read"
             ) from None
-    name = location.gguf or file
-    cached = location.file(name)
+    cached = location.file(file)
     # The cache keeps a commit's files in `snapshots/<commit>`.
-    return cached.parents[len(Path(name).parts) - 1].name if cached is not None else ""
+    return cached.parent.name if cached is not None else ""
 
 
 def identify_model(config: Model, root: Path) -> dict[str, str]:
     """Identify the `model` and a saved `adapter`, without asking the Hub."""
-    identities = {"model": identify_checkpoint(find_model(config, root))}
+    model = find_location("model.path", config.path, config.revision, root)
+    identities = {"model": identify_checkpoint(model)}
     if isinstance(config.adapter, str):
         adapter = find_location(
             "model.adapter", config.adapter, config.adapter_revision, root

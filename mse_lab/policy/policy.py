@@ -22,7 +22,7 @@ from mse_lab.config.schema import Probe
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
 from mse_lab.policy.checkpoint import load_checkpoint
-from mse_lab.policy.location import Location, loading, locate_model
+from mse_lab.policy.location import Location, loading, locate
 from mse_lab.policy.stop_strings import StopStrings
 
 # Cache layers that keep nothing; transformers 5.17 has none.
@@ -205,7 +205,7 @@ def find_end_tokens(model: Any, tokenizer: Any, location: Location) -> tuple[int
 def load_policy(config: Probe, root: Path) -> Policy:
     """Load the checkpoint of a probe, and its adapter; no parameter requires gradients."""
     device = pick_device(config.model.device)
-    location = locate_model(config.model, root)
+    location = locate("model.path", config.model.path, config.model.revision, root)
     adapter = find_adapter(config.model, root)
     model, tokenizer, checkpoint = load_checkpoint(location, config.model, device)
     identity, trained = {"model": checkpoint}, None

