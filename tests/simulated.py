@@ -58,13 +58,17 @@ class Design:
 
     def draw(self, rng, reference, blocks, largest):
         """Draw what a run would leave: pools of `blocks` blocks of `largest`."""
-        half = reference // 2
-        first, z_first = self._pick(rng, half)
-        second, z_second = self._pick(rng, half)
+        counts = (reference // 2, reference // 2, blocks * largest)
+        return self.pools(*(self._pick(rng, count) for count in counts), largest)
+
+    def pools(self, first_PN, second_PN, own_PN, largest):
+        """Give the pools of these kinds of completions: two halves, and replicates."""
+        (first, z_first), (second, z_second), (scores, rewards) = (
+            self._completions(kinds) for kinds in (first_PN, second_PN, own_PN)
+        )
         r_a, r_b = (_leave_one_out(z, w) for z, w in ((z_first, first), (z_second, second)))
         mean = (r_a + r_b) / 2
-        scores, rewards = self._pick(rng, blocks * largest)
-        in_blocks = scores.reshape(self.prompts, blocks, largest, -1)
+        in_blocks = scores.reshape(self.prompts, -1, largest, scores.shape[-1])
         return Pools(
             rewards_PN=rewards,
             lengths_PN=np.ones(rewards.shape, dtype=int),
@@ -82,7 +86,7 @@ class Design:
 
     def sample(self, rng, completions, most=None):
         """Draw a few completions of each prompt, at most so many of a kind with scores."""
-        scores, rewards = self._pick(rng, completions)
+        scores, rewards = self._completions(self._pick(rng, completions))
         return [
             make_sample(*one, choose_scored(one[0], most, rng))
             for one in zip(rewards, scores, strict=True)
@@ -90,9 +94,11 @@ class Design:
 
     def _pick(self, rng, count):
         uniform = rng.random((self.prompts, count, 1))
-        kinds = (uniform > self.probability_PC.cumsum(-1)[:, None, :-1]).sum(-1)
-        scores = np.take_along_axis(self.score_PCD, kinds[..., None], axis=1)
-        return scores, np.take_along_axis(self.reward_PC, kinds, axis=1)
+        return (uniform > self.probability_PC.cumsum(-1)[:, None, :-1]).sum(-1)
+
+    def _completions(self, kinds_PN):
+        scores = np.take_along_axis(self.score_PCD, kinds_PN[..., None], axis=1)
+        return scores, np.take_along_axis(self.reward_PC, kinds_PN, axis=1)
 
 
 def with_rewards(pools, change):

@@ -11,27 +11,29 @@ false alarm of about 2e-3, once for the fixed seeds.
 import ast
 import sys
 import tomllib
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from enumerated import random_enumerated
-from mse_lab.estimators import ESTIMATORS
+from enumerated_prompts import (
+    LARGEST,
+    aggregate,
+    design_of,
+    every_reference,
+    norm_ratio,
+    of_two_kinds,
+    one_prompt,
+    prompts_of,
+    reference_noise,
+    trace_and_zeta,
+)
 from mse_lab.mse import curves
-from simulated import Design, analysed
+from simulated import analysed
 
-BINARY_REWARDS, GRADED_REWARDS = (1.0, 0.0, 1.0, 0.0), (1.0, -0.5, 0.4, 0.0)
-# Rewards, the length of the gradients' common part, and how often there are the prompts.
-KINDS = {
-    "binary": (BINARY_REWARDS, 1.0, 1),
-    "graded": (GRADED_REWARDS, 1.0, 1),
-    "binary, many": (BINARY_REWARDS, 4.0, 12),
-}
-SIZES, LARGEST, ERRORS = [2, 4], 8, 4.5
+SIZES, ERRORS = [2, 4], 4.5
 SMALL, LARGE = 16, 4096
 # With a law for any rewards; opo has none and is measured through products of groups.
 NAMES = ["vanilla", "grpo", "oracle", "centred", "best-constant", "opo"]
@@ -52,87 +54,9 @@ COLUMNS = {
 }
 
 
-@cache
-def prompts_of(kind):
-    """Three prompts whose gradients have a common part, or copies of them."""
-    rewards, push, copies = KINDS[kind]
-    rng = np.random.default_rng(3)
-    prompts = [random_enumerated(rng, rewards=rewards) for _ in range(3)]
-    step = np.array([push, 0, 0])
-    return copies * [
-        replace(
-            one,
-            lengths=np.ones(4, dtype=int),
-            scores=one.scores + (one.rewards - one.value)[:, None] * step,
-        )
-        for one in prompts
-    ]
-
-
-def design_of(prompts):
-    parts = ("probabilities", "scores", "rewards")
-    return Design(*(np.stack([getattr(one, part) for one in prompts]) for part in parts))
-
-
-def trace_and_zeta(prompt):
-    """T and zeta from the MSEs at G = 2, T/2 and T/2 + zeta/2."""
-    oracle, grpo = (prompt.mse(ESTIMATORS[name], 2) for name in ("oracle", "grpo"))
-    return 2 * oracle, 2 * (grpo - oracle)
-
-
-def reference_noise(prompt, half):
-    """Give tr Var(rbar) of a mean of two halves, which is what a plain reference adds."""
-    trace, zeta = trace_and_zeta(prompt)
-    return (trace / half + zeta / (half * (half - 1))) / 2
-
-
-def norm_ratio(prompt):
-    """Give rho: the mean ||W||^2 of right completions over that of wrong ones."""
-    weights, right = prompt.probabilities, prompt.rewards == 1
-    norms2 = np.diag(prompt.gram)
-    means = (np.average(norms2[one], weights=weights[one]) for one in (right, ~right))
-    return next(means) / next(means)
-
-
-def parts(mse, mean, gradient, second):
-    """Take a mean square apart; `second` is E||g_hat||^2."""
-    norm2, inner = gradient @ gradient, mean @ gradient
-    bias2 = (mean - gradient) @ (mean - gradient)
-    return {
-        "mse": mse,
-        "bias2": bias2,
-        "variance": mse - bias2,
-        "slope": inner / norm2,
-        "cosine": inner / np.sqrt(norm2 * (mean @ mean)),
-        "scale_free_mse": norm2 - inner**2 / second,
-    }
-
-
-@cache
-def mse_and_mean(prompt, name, size):
-    """Of one prompt, each summed over all groups."""
-    estimator = ESTIMATORS[name]
-    return prompt.mse(estimator, size), prompt.mean_estimate(estimator, size)
-
-
-def one_prompt(prompt, name, size):
-    (mse, mean), gradient = mse_and_mean(prompt, name, size), prompt.gradient
-    return parts(mse, mean, gradient, mse + 2 * mean @ gradient - gradient @ gradient)
-
-
-def aggregate(prompts, name, size):
-    """The mean over prompts: variances add up over P^2, biases as vectors."""
-    each = [one_prompt(one, name, size) for one in prompts]
-    mean = np.mean([mse_and_mean(one, name, size)[1] for one in prompts], axis=0)
-    gradient = np.mean([one.gradient for one in prompts], axis=0)
-    variance = sum(one["variance"] for one in each) / len(prompts) ** 2
-    mse = variance + (mean - gradient) @ (mean - gradient)
-    return parts(mse, mean, gradient, variance + mean @ mean)
-
-
-def truths(kind, names, reference):
+def truths(prompts, names, reference):
     """{(table, row, column): value} of every number but intervals."""
-    prompts, found = prompts_of(kind), {}
+    found = {}
     gradient = np.mean([one.gradient for one in prompts], axis=0)
     noises = [reference_noise(one, reference // 2) for one in prompts]
     plain = sum(noises) / len(prompts) ** 2
@@ -173,7 +97,7 @@ def truths(kind, names, reference):
             # The simulated norms of logits are the roots of the scores'.
             "logit_norm2": one.mean(np.sqrt(np.diag(one.gram))),
         }
-        if kind != "graded":
+        if set(one.rewards) <= {0, 1}:
             row["rho"] = norm_ratio(one)
         found |= {("prompts", str(x), key): value for key, value in row.items()}
     return found
@@ -219,20 +143,25 @@ def frame_of(result, table):
 
 # Of all sizes up to 1,024 those that are listed, which takes a third of the time.
 @patch.object(curves, "law_sizes", lambda *_: LAW_SIZES)
-def measure(kind, names, reference, runs, blocks=6, tables=(*HEADS,)):
-    """Read the numbers of many runs: (truths, numbers of every run)."""
-    rng = np.random.default_rng(11)
-    design, places, found = design_of(prompts_of(kind)), None, []
-    truth = truths(kind, names, reference)
+def read_runs(prompts, names, runs, reference, tables=(*HEADS,)):
+    """Read the numbers of runs, by their pools: (truths, numbers of every run)."""
+    truth, places, found = truths(prompts, names, reference), None, []
     truth = {key: value for key, value in truth.items() if key[0] in tables}
-    for _ in range(runs):
-        pools = design.draw(rng, reference, blocks, LARGEST)
+    for pools in runs:
         result = analysed(pools, SIZES, estimators=names, resamples=5)
         frames = {table: frame_of(result, table) for table in tables}
         places = places or find(frames, truth)
         arrays = {table: frame.to_numpy() for table, frame in frames.items()}
         found.append([arrays[table][row, column] for table, row, column in places])
     return truth, np.array(found, float)
+
+
+def measure(kind, names, reference, runs, blocks=6, tables=(*HEADS,)):
+    """Read the numbers of many runs that are drawn."""
+    rng, prompts = np.random.default_rng(11), prompts_of(kind)
+    design = design_of(prompts)
+    drawn = (design.draw(rng, reference, blocks, LARGEST) for _ in range(runs))
+    return read_runs(prompts, names, drawn, reference, tables)
 
 
 # Unbiased whatever the reference. Slope and cosine of estimators whose mean is known to be
@@ -245,7 +174,7 @@ UNBIASED = {
 }
 
 
-def is_unbiased(key):
+def is_unbiased(key, reference=SMALL):
     """A law's b* is plugged in.
 
     The parts of a binary law have a slope that is plugged in, their sum has not.
@@ -255,7 +184,7 @@ def is_unbiased(key):
     if not {*BINARY}.isdisjoint(row):
         plugged |= column in ("bias2", "variance")
         # A law of counts takes G + 3 completions.
-        plugged |= row[-1] + 3 > SMALL
+        plugged |= row[-1] + 3 > reference
     return column in UNBIASED[table] and not plugged
 
 
@@ -282,6 +211,31 @@ def test_binary_laws_at_a_small_reference():
     """
     names = ["oracle", "grpo-std", "maxrl"]
     assert not list(off_on_average("binary, many", names, SMALL, 40, ("mse", "laws")))
+
+
+@pytest.mark.parametrize(
+    ("half", "names"),
+    [(8, ["vanilla", "oracle", "centred", *BINARY]), (3, ["quantile", "pass-at-k"])],
+)
+def test_laws_of_few_completions_are_exact_on_average(half, names):
+    """Over all references: of 16 completions of one prompt, of 6 of each of two.
+
+    Of many prompts a bias averages away, or hides in their noise.
+    """
+    prompts = [of_two_kinds(0.25, [1.0, 2.0]), of_two_kinds(0.75, [2.0, -0.5])]
+    prompts = prompts[: 1 if half == SMALL // 2 else 2]
+    chances, runs = zip(*every_reference(prompts, half), strict=True)
+    assert sum(chances) == pytest.approx(1)
+    tables = ("laws", "by_prompt", "prompts")
+    truth, found = read_runs(prompts, names, runs, 2 * half, tables)
+    compared = {
+        key: mean
+        for key, mean in zip(truth, np.array(chances) @ found, strict=True)
+        if is_unbiased(key, 2 * half) and (key[0], key[-1]) != ("by_prompt", "mse")
+    }
+    assert len(compared) > 15
+    for key, mean in compared.items():
+        assert mean == pytest.approx(truth[key], rel=1e-9, abs=1e-12), key
 
 
 def test_every_number_with_a_large_reference():
