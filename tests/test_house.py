@@ -153,8 +153,6 @@ run tiny/base --set reward=intger --out new
 run tiny/base --set prompts.template=none.txt --out new
 run tiny/base --set prompts.source=none.jsonl --out new
 run tiny/base --set seed=1 --out results
-plan tiny/base --set seed=1
-plan tiny/base --set prompts.template=none.txt --out new
 advise tiny/base --set prompts.template=none.txt --out new
 advise tiny/base --set reward=intger
 figure nowhere

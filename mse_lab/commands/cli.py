@@ -19,7 +19,6 @@ COMMAND_NAMES = (
     "demo",
     "init",
     "run",
-    "plan",
     "figure",
     "claims",
     "advise",
@@ -40,7 +39,6 @@ examples:
   mse-lab demo                 what an answer looks like, in seconds
   mse-lab init MODEL PROMPTS   write a probe for your model
   mse-lab run tiny/base        one measurement
-  mse-lab plan tiny/base       what that will take, before it is spent
   mse-lab advise tiny/base     which group size, which baseline
   mse-lab report tiny/base     all of it on one page
   mse-lab figure               Figure 4 from finished runs; --phase: why so

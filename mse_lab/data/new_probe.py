@@ -288,7 +288,7 @@ def _describe(out: Path, read: _Read, root: Path) -> str:
         prompts = load_prompts(probe.prompts, root)
         fields, what = read.fields, "as the model gets it"
         if probe.prompts.chat:
-            what = "as the user's turn of a chat (plan shows all of it)"
+            what = "as the user's turn of a chat (advise shows all of it)"
         reward, text = load_reward(probe.reward, chat=probe.prompts.chat), prompts[0].text
         lines = [
             f"prompts: {len(read.prompts):,}, problems in {fields.problem}, answers in "
@@ -298,7 +298,6 @@ def _describe(out: Path, read: _Read, root: Path) -> str:
     next_ones = {
         "advise": "which group size to set",
         "run": "all errors",
-        "plan": "how long that run takes",
     }
     typed = {f"{COMMAND_PREFIX} {name} {out}": what for name, what in next_ones.items()}
     width = max(map(len, typed)) + 4

@@ -7,7 +7,7 @@ prompt, sample                measure one prompt whole; blocks of completions of
 loop                          deal what is missing, measure and store it
 looks                         how many of which prompts an advice takes
 memory, footprint             how much is done at once
-run_probe, plan               measure a probe whole, or its first prompts
+run_probe                     measure a probe whole
 advise                        measure until an answer is known, look by look
 finish                        write the result
 processes, torchrun           share batches between processes; lock a folder

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mse_lab.console import COMMAND_PREFIX
-from mse_lab.data.first_prompt import describe_completion, describe_first
+from mse_lab.data.first_prompt import describe_completion
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.loss import completions_needed
@@ -96,17 +96,6 @@ def order_prompts(inputs: Inputs) -> list[int]:
     order = keyed_order(inputs.probe.seed, [each.id for each in inputs.prompts])
     first = {inputs.kinds[at]: at for at in reversed(order)}
     return [at for at in order if first[inputs.kinds[at]] == at]
-
-
-def first_prompt(subject: Subject) -> list[str]:
-    """Show the first prompt, special tokens included, and what is rewarded there."""
-    tokenizer, tokens = subject.policy.tokenizer, subject.tokens[0]
-    text = tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
-    special = getattr(tokenizer, "all_special_tokens", ())
-    chat = subject.probe.prompts.chat
-    return describe_first(
-        subject.prompts, subject.reward, str(text), chat=chat, special=special
-    )
 
 
 def _first_completions(
@@ -253,7 +242,7 @@ def sample_until(
             deadline.count(size([batch]))
             return sample_batch(subject, batch, checked=order[0])
 
-        line.write(partial(first_prompt, subject))
+        line.write(subject.first_prompt)
         line.write(lambda: [f"drawing ends with the verdict, or at {most:,} completions"])
         lengths = list(map(len, subject.tokens))
         for look in takewhile(deadline.allows, possible):

@@ -53,13 +53,14 @@ def measure_prompts(
     *,
     shown: bool = True,
 ) -> None:
-    """Measure those of these prompts that a store lacks, with a line of progress."""
+    """Measure what a store lacks of these prompts; show the first one and the progress."""
 
     def measure(batch: Batch) -> list[PromptMeasurement]:
         return [measure_prompt(subject, index, processes.rank) for (index,) in batch]
 
     hidden = not (shown and processes.first)
     with Progress(subject.name, "prompts", hidden=hidden) as line:
+        line.write(subject.first_prompt)
         fill(store, [((index,),) for index in indices], measure, processes, line)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.config.schema import Probe
+from mse_lab.data.first_prompt import describe_first
 from mse_lab.data.rewards import reward_completions
 from mse_lab.data.streams import uniforms
 from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
@@ -90,6 +91,15 @@ class Subject(Inputs):
     source: Drawn  # Where completions come from.
     tokens: list[list[int]]  # The token ids of each prompt.
     memory: Memory  # How many completions each pass takes at once.
+
+    def first_prompt(self) -> list[str]:
+        """Show the first prompt, special tokens included, and what is rewarded there."""
+        tokenizer, chat = self.policy.tokenizer, self.probe.prompts.chat
+        text = tokenizer.decode(self.tokens[0], clean_up_tokenization_spaces=False)
+        special = getattr(tokenizer, "all_special_tokens", ())
+        return describe_first(
+            self.prompts, self.reward, str(text), chat=chat, special=special
+        )
 
     @property
     def keeps_whole(self) -> bool:

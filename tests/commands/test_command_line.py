@@ -15,7 +15,7 @@ def test_settings_and_names_are_taken_in_order():
     found = parse(["run", "one", "two", "--set", "a=1", "--set", "b=2", "--out", "here"])
     assert (found.probes, found.set) == (["one", "two"], ["a=1", "b=2"])
     assert (found.out, found.fresh) == (Path("here"), False)
-    assert parse(["plan", "one"]).out == RESULTS
+    assert parse(["advise", "one"]).out == RESULTS
     assert parse(["figure"]).runs == []
 
 

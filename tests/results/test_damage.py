@@ -50,11 +50,11 @@ def test_whatever_is_damaged_is_named(copy, name, damage):
     assert says.endswith(f"; {REPAIR if name in FROM_POOLS else RESTORE}")
 
 
-COMMANDS = ["run", "plan", "figure", "claims", "advise", "report"]
+COMMANDS = ["run", "figure", "claims", "advise", "report"]
 
 
 def put(command, project, copy, *words):
-    if command in ("run", "plan"):
+    if command == "run":
         probe = project / "probes/small.yaml"
         return run_mse.main([command, str(probe), "--out", str(copy.path.parent), *words])
     out = ["--out", str(copy.path / "f.svg")] if command == "figure" else []
@@ -64,11 +64,11 @@ def put(command, project, copy, *words):
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        *((command, "mse.csv") for command in COMMANDS if command not in ("run", "plan")),
+        *((command, "mse.csv") for command in COMMANDS if command != "run"),
         *((command, "pools.npz") for command in COMMANDS if command != "figure"),
         ("run", "diagnostics.json"),
         ("run", "checkpoint.json"),
-        ("plan", "config.yaml"),
+        ("run", "config.yaml"),
         ("figure", "checks.json"),
         ("report", "environment.json"),
     ],
@@ -157,9 +157,8 @@ def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeyp
 def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys):
     copy.file("mse.csv").unlink()
     assert "  run makes it whole" in as_text([list_probes(project, copy.path.parent)])
-    for command in ("plan", "run"):
-        assert put(command, project, copy, "--set", "seed=5") == 2
-        assert "belongs to another configuration (seed" in capsys.readouterr().err
+    assert put("run", project, copy, "--set", "seed=5") == 2
+    assert "belongs to another configuration (seed" in capsys.readouterr().err
     assert put("run", project, copy) == 0
     assert "mse.csv made again from pools.npz" in capsys.readouterr().out
 

@@ -33,7 +33,7 @@ def test_a_folder_without_a_run(project, tmp_path, refused, kind):
     for name in WITHOUT_A_RUN:
         path = tmp_path / f"out-{name.replace('/', '-')}/small" / name
         file = put(path, kind, tmp_path)
-        words = ["plan"] if name == MARK else ["run", "--fresh"]
+        words = ["run"] if name == MARK else ["run", "--fresh"]
         said = refused(*words, probe, "--out", path.parents[len(Path(name).parts)])
         assert "is no run's, and a run would write over it; move it" in said, name
         assert file.read_text() == OWN

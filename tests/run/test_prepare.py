@@ -1,4 +1,4 @@
-"""Prepare: what is at fault is said before anything is measured, by `plan` and `run`."""
+"""Prepare: what is at fault is said before anything is measured, by `advise` and `run`."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("command", ["advise", "run"])
 def test_rewards_are_tried_on_every_prompt(command, write_probe, tmp_path, capsys):
     """Before anything is measured, whichever prompts are measured first."""
     lines = ['{"id": "a", "problem": "1 2 3", "answer": 1}\n'] * 9

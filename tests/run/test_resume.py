@@ -6,7 +6,7 @@ import pytest
 
 import run_mse
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.run import plan, run_probe
+from mse_lab.run import run_probe
 
 REWARD = "def reward(text, row):\n    row['answer'] = 0\n    return {}\n"
 
@@ -24,18 +24,15 @@ def own_reward(tmp_path, monkeypatch):
     return write
 
 
-def test_two_rewards_are_not_mixed(own_reward, write_probe, tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(plan, "ENOUGH", 1)
+def test_two_rewards_are_not_mixed(own_reward, write_probe, tmp_path, refused):
     own_reward("len(text) % 2")
     path, out = write_probe(reward="theirs:reward"), ("--out", tmp_path / "out")
-    assert run_mse.main(["plan", str(path), *map(str, out)]) == 0
+    assert run_mse.main(["run", str(path), *map(str, out)]) == 0
     own_reward("1 - len(text) % 2")
-    for command in ("plan", "run"):
-        said = refused(command, path, *out)
-        assert "another configuration (it began with another reward)" in said
-        assert "start over with --fresh" in said
-    for command in ("plan", "run"):
-        assert run_mse.main([command, str(path), *map(str, out), "--fresh"]) == 0
+    said = refused("run", path, *out)
+    assert "another configuration (it began with another reward)" in said
+    assert "start over with --fresh" in said
+    assert run_mse.main(["run", str(path), *map(str, out), "--fresh"]) == 0
     own_reward("0.5")
     assert "it began with another reward" in refused("run", path, *out)
 

@@ -34,22 +34,21 @@ def powerless():
 RUN = ["run", "probes/small.yaml", "--out", "results"]
 COMMANDS = {
     "run": RUN,
-    "plan": ["plan", *RUN[1:]],
     "figure": ["figure", "results/small", "--out", "figure.png"],
     **{name: [name, "results/small"] for name in ("claims", "advise", "report")},
 }
 # What is read by which commands, in the folder of the project and in that of its model.
 READ_BY = {
-    "probes": ["run", "plan"],
-    "probes/small.yaml": ["run", "plan"],
-    "probes/prompts.jsonl": ["run", "plan"],
-    "model/": ["run", "plan"],
-    "model/config.json": ["run", "plan"],
-    "model/tokenizer.json": ["run", "plan"],
-    "model/model.safetensors": ["run", "plan"],
+    "probes": ["run"],
+    "probes/small.yaml": ["run"],
+    "probes/prompts.jsonl": ["run"],
+    "model/": ["run"],
+    "model/config.json": ["run"],
+    "model/tokenizer.json": ["run"],
+    "model/model.safetensors": ["run"],
     "results": list(COMMANDS),
     "results/small": list(COMMANDS),
-    "results/small/config.yaml": ["run", "plan", "claims", "advise", "report"],
+    "results/small/config.yaml": ["run", "claims", "advise", "report"],
     "results/small/mse.csv": ["figure", "claims", "advise", "report"],
     "results/small/pools.npz": ["claims", "advise", "report"],
 }
