@@ -79,7 +79,6 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     lines = [
         *(describe_completions(outcome.diagnostics) if outcome.diagnostics else []),
         *(f"warning: {warning}" for warning in outcome.warnings),
-        *([outcome.wider] if outcome.wider else []),
         summary(outcome.checks),
     ]
     parts = [Part(sentences=lines), ratio_part(read_tables(folder).mse)]

@@ -188,8 +188,6 @@ class Interval(Section):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95  # Coverage.
     # Draws of the parametric bootstrap of the reference's noise, and of the bootstrap.
     resamples: Annotated[int, Field(ge=100, le=10**6)] = 2000
-    # Wanted half-width relative to the MSE: a run says which pools it takes.
-    width: Scale = 0.1
 
 
 def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:

@@ -7,5 +7,4 @@ shards                      a file of each prompt while a run is under way
 analysis, tables            from pools to numbers, and their tables
 checks, diagnostics, warnings   what a run says about its own numbers
 finished_run                read a finished run, and repair it
-width                       which pools a wanted width of the intervals takes
 """

@@ -33,7 +33,6 @@ from mse_lab.results.warnings import (
     warn_of_completions,
     warn_of_copies,
 )
-from mse_lab.results.width import say_pools_for
 from mse_lab.run.context import RunContext
 from mse_lab.run.subject import Subject
 from mse_lab.scores import sketches
@@ -50,8 +49,6 @@ class Outcome(NamedTuple):
     # What its completions are like; None where their file is lost.
     diagnostics: Diagnostics | None
     repaired: Sequence[str] = ()  # Files that were lost and have been made again.
-    # Which pools `interval.width` takes; empty if intervals are that narrow, or not new.
-    wider: str = ""
 
 
 PACKAGES = ("torch", "transformers", "numpy", "scipy", "statsmodels", "tokenizers")
@@ -206,10 +203,4 @@ def finish(
     results.write_checks(checks, warnings)
     results.write("pools.npz", vars(result.pools))  # Without them a run is not finished.
     results.drop_shards()
-    return Outcome(
-        checks,
-        warnings,
-        finished_before=False,
-        diagnostics=diagnostics,
-        wider=say_pools_for(result, context.spec.probe),
-    )
+    return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)

@@ -35,7 +35,6 @@ model.path=no/such/folder       | no/such/folder: no such folder
 model.device=tpu                | model.device = 'tpu'
 model.device=cuda:٣             | model.device = 'cuda:٣'
 model.device=cuda:99            | cuda
-interval.width=0                | interval.width = 0
 reward=intger                   | reward = intger: no such reward; did you mean
 parameters=[no_such]            | 'no_such' matches no parameter
 sampling.temperature=0          | sampling.temperature = 0
