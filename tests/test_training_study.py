@@ -305,8 +305,8 @@ def test_j_is_that_of_completions_drawn_one_prompt_at_a_time(settings_of):
         drawn = draw(task.policy, tokens, numbers, prompt.id)
         texts = drawn.texts(task.policy)
         means.append(np.mean([several_rewards(text, None) for text in texts]))
-    assert task.value(5) == pytest.approx(np.mean(means), rel=1e-12)
-    assert task.value(5) != task.value(6)
+    assert task.values(5)[0] == pytest.approx(np.mean(means), rel=1e-12)
+    assert task.values(5) != task.values(6)
 
 
 # The comparison.

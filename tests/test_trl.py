@@ -143,7 +143,7 @@ def test_one_that_would_exceed_its_share_of_the_time_is_left_out(
     At step 5 a second one would make 20 s of 70, at step 10 of 120, at 15 30 s of 180.
     """
     clock, found = Clock(), []
-    monkeypatch.setattr("mse_lab.trl.time", clock)
+    monkeypatch.setattr("mse_lab.trl.callback.time", clock)
     callback = MSECallback(ROWS, right, every=5, share=share)
 
     def look(args, state, given):
@@ -195,7 +195,7 @@ def test_by_default_a_measurement_draws_a_share_of_what_the_training_draws(monke
         budgets.append(budget)
         raise InputError("that is enough")
 
-    monkeypatch.setattr("mse_lab.trl.sample_evidence", sample)
+    monkeypatch.setattr("mse_lab.trl.callback.sample_evidence", sample)
     callback, of_run = MSECallback(ROWS, right, share=0.1, every=1), state()
     args = settings(num_iterations=2, gradient_accumulation_steps=4)
     for steps in (10, 5000):

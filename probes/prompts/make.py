@@ -5,7 +5,8 @@
 `arithmetic-worked.jsonl` (40 problems of two or three steps) for the checkpoints that write
 their working, `arithmetic-sums.jsonl` (200 sums and differences up to 12) for a language
 model of 135 million parameters. The 60 problems of `arithmetic-tiny-held-out.jsonl` come
-next in the stream of the first. `short-answers.jsonl` was written by hand.
+next in the stream of the first, then the 400 of `arithmetic-tiny-train.jsonl` and the 200
+of `arithmetic-tiny-unseen.jsonl`. `short-answers.jsonl` was written by hand.
 """
 
 import json
@@ -42,6 +43,8 @@ SETS = {
     "arithmetic-worked": Set(2, 0, 40, partial(draw_worked_problem, TINY)),
     "arithmetic-sums": Set(3, 0, 200, draw_sum),
     "arithmetic-tiny-held-out": Set(0, 60, 60, partial(draw_problem, TINY)),
+    "arithmetic-tiny-train": Set(0, 120, 400, partial(draw_problem, TINY)),
+    "arithmetic-tiny-unseen": Set(0, 520, 200, partial(draw_problem, TINY)),
 }
 
 

@@ -26,7 +26,7 @@ from mse_lab.report.drawing import save_figure
 from mse_lab.results.files import write_table
 from mse_lab.run.processes import lock
 from probes.studies.training_design import Run, Settings, load_settings, runs_of
-from probes.studies.training_law import compose, judge, predict, read_constants
+from probes.studies.training_law import compose, judge, predict, read_all_constants
 from probes.studies.training_runs import Task, train
 
 
@@ -35,7 +35,8 @@ class RunsFile:
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self.path, self._digest = path, settings.digest
-        values = [f"step_{step}" for step in (0, *settings.steps)]
+        kinds = ("step", "unseen") if settings.held_out else ("step",)
+        values = [f"{kind}_{step}" for kind in kinds for step in (0, *settings.steps)]
         self._columns = [*Run._fields, *values, "seconds", "digest"]
 
     def read(self) -> pd.DataFrame:
@@ -77,7 +78,7 @@ def train_missing(file: RunsFile, settings: Settings) -> None:
 def study(settings: Settings, folder: Path, so_far: bool) -> None:
     """Predict, train what is missing, compare, draw."""
     prompts = len(load_prompts(settings.load_probe().prompts, PROJECT))
-    predicted = predict(settings, read_constants(Path(settings.advice), prompts))
+    predicted = predict(settings, read_all_constants(settings, prompts))
     file = RunsFile(folder / "runs.csv", settings)
     with lock(folder):
         file.read()
@@ -89,6 +90,9 @@ def study(settings: Settings, folder: Path, so_far: bool) -> None:
             raise InputError(f"{file.path}: no arm has run with two seeds beside its base")
         write_table(folder / "comparison.csv", comparison)
         write_table(folder / "law.csv", law)
+        if settings.held_out:
+            unseen, _ = judge(file.read(), settings, predicted, "unseen")
+            write_table(folder / "comparison-unseen.csv", unseen)
         for name in ("training.png", "training.pdf", "training-dark.png"):
             dark = "dark" in name
             save_figure(lambda: compose(comparison), folder / name, dark=dark)

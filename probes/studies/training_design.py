@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from mse_lab.config.probe_files import load_probe, parse_as, probe_file
 from mse_lab.config.schema import Probe, Section
-from mse_lab.errors import InputError
+from mse_lab.errors import InputError, nearest
 from mse_lab.project import PROJECT
 from mse_lab.records.plain_text import parse_yaml, read_text
 
@@ -17,7 +17,25 @@ EXAMPLE = "probes/studies/tiny-base.yaml"
 
 
 Positive = Annotated[int, Field(ge=1)]
-Estimator = Literal["grpo", "vanilla", "best-constant-loo"]
+
+
+class Trained(Section):
+    """What takes the advantages' place: what `mse_lab.trl.with_baseline` is given."""
+
+    alpha: float | None = None
+    lam: float = 0.0
+    weights: Literal["equal", "logits", "score"] | None = None
+    over: Literal["group", "batch"] = "group"
+    own: bool = False  # TRL's own loss and advantages, by its defaults.
+    max_grad_norm: Annotated[float, Field(ge=0)] = 0.0  # 0: gradients are not clipped.
+
+
+# Without a line in `baselines`. ||W||^2 weighs the others' rewards in best-constant-loo.
+KNOWN = {
+    "grpo": Trained(alpha=0.0, lam=1.0),
+    "vanilla": Trained(alpha=0.0),
+    "best-constant-loo": Trained(weights="score"),
+}
 
 
 class Base(Section):
@@ -31,15 +49,13 @@ class Grid(Section):
     """Runs of one optimiser and estimator: N x G x step sizes x the study's seeds."""
 
     optimiser: Literal["sgd", "adamw"]
-    estimator: Estimator = "grpo"
+    estimator: str = "grpo"
     completions_per_step: Annotated[list[Positive], Field(min_length=1)]
     group_sizes: Annotated[list[Positive], Field(min_length=1)]
     step_sizes: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _has_whole_groups(self) -> Self:
-        if self.estimator != "vanilla" and min(self.group_sizes) < 2:
-            raise ValueError(f"group_sizes: {self.estimator} needs groups of two or more")
         for count in self.completions_per_step:
             for size in self.group_sizes:
                 if count % size:
@@ -56,7 +72,12 @@ class Settings(Section):
     steps: Annotated[list[Positive], Field(min_length=1)]  # After which J is measured.
     seeds: Annotated[int, Field(ge=2)]
     first_seed: Annotated[int, Field(ge=0)] = 0  # To train again with others.
-    completions: Positive  # Of each prompt, for J, on uniforms common to all runs.
+    completions: Positive | None = None  # Of each prompt, for J, on common uniforms.
+    held_out: str | None = None  # A file: J of its problems that are not trained on, too.
+    epochs: bool = False  # TRL shuffles the prompts; else they are drawn with replacement.
+    end: str | None = None  # Ends a completion in TRL, in the place of a stop string.
+    constants: str | None = None  # The `prompts.csv` of a run on this probe.
+    baselines: dict[str, Trained] = Field(default={})
     base: Base
     arms: Annotated[list[Grid], Field(min_length=1)]
 
@@ -66,13 +87,31 @@ class Settings(Section):
             raise ValueError(f"steps = {self.steps}: each must be larger than the last")
         return self
 
+    @model_validator(mode="after")
+    def _knows_its_estimators(self) -> Self:
+        for grid in self.arms:
+            if grid.estimator not in KNOWN | self.baselines:
+                known = nearest(grid.estimator, [*KNOWN, *self.baselines])
+                raise ValueError(f"arms: no baseline {grid.estimator}; {known}")
+            one = self.trained(grid.estimator)
+            pairs = one.over == "group" and (one.lam or one.weights or one.own)
+            if pairs and min(grid.group_sizes) < 2:
+                name = grid.estimator
+                raise ValueError(f"group_sizes: {name} needs groups of two or more")
+        return self
+
+    def trained(self, estimator: str) -> Trained:
+        """Give what takes the advantages' place."""
+        return (KNOWN | self.baselines)[estimator]
+
     def load_probe(self) -> Probe:
         """Read what is trained."""
         probe = load_probe(probe_file(self.probe, PROJECT), self.changes)
-        if probe.sampling.stop:
+        if probe.sampling.stop not in ([], [self.end]):
             raise InputError(
                 f"{self.probe}: TRL knows no sampling.stop; add changes: "
-                "['sampling.stop=[]'], and take an advice of that"
+                "['sampling.stop=[]'], and take an advice of that, or name the token that "
+                "is to end a completion as end"
             )
         return probe
 
@@ -84,6 +123,10 @@ class Settings(Section):
         """
         probe = self.load_probe().model_dump(mode="json", exclude_defaults=True)
         values = [probe, self.steps, self.completions]
+        new = self.model_dump(include={"held_out", "epochs", "end"}, exclude_defaults=True)
+        if new or self.baselines:
+            named = {name: one.model_dump() for name, one in self.baselines.items()}
+            values.append(new | named)
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]
 
 

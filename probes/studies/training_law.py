@@ -17,7 +17,8 @@ the seeds and judged on the others, and the other way round.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ from mse_lab.errors import InputError
 from mse_lab.project import PROJECT
 from mse_lab.records.plain_text import read_text
 from mse_lab.report.drawing import label_plainly, legend_above, styles_of
-from probes.studies.training_design import Arm, Settings, base_of, runs_of
+from probes.studies.training_design import Arm, Settings, Trained, base_of, runs_of
 
 LEVEL = 0.95
 NAMES = {"sgd": "SGD", "adamw": "AdamW"}
@@ -47,11 +48,16 @@ class Constants(NamedTuple):
     within: dict[str, float]  # c2 of GRPO-type, c_b of others.
     c3: float
     gradient2: float
+    lams: Mapping[str, float] = MappingProxyType({"grpo": 1.0})  # Of a baseline.
+    own: float | None = None  # The noise scale of TRL's own loss at its defaults.
 
     def one_plus_error(self, arm: Arm) -> float:
         """1 + E of an arm."""
         size = arm.group_size
-        pairs = self.c3 / (size - 1) if arm.estimator == "grpo" else 0.0
+        if arm.estimator not in self.within and self.own:
+            return 1 + self.own / arm.completions_per_step
+        lam = self.lams.get(arm.estimator, 0.0)
+        pairs = lam**2 * self.c3 / (size - 1) if lam else 0.0
         noise = self.c1 * size + self.within[arm.estimator] + pairs
         return 1 + noise / (arm.completions_per_step * self.gradient2)
 
@@ -66,6 +72,64 @@ def read_constants(path: Path, prompts: int) -> Constants:
     except (KeyError, TypeError):
         raise InputError(f"{path}: no advice of mse_lab; name an advice.json") from None
     return Constants((1 - sample) * c1, within, c3, gradient2 + sample * c1)
+
+
+class Sums(NamedTuple):
+    """Means over prompts, of a run's `prompts.csv`, in the letters of `laws.py`."""
+
+    a: float  # E[Z^2 |W|^2] - |g|^2
+    b: float  # E[Z |W|^2]
+    s: float  # E|W|^2
+    vb: float
+    vs: float
+    v2s: float
+    v: float
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Self:
+        """Take them from the columns of `prompts.csv`."""
+        v_P, s_P = table["value"], table["score_norm2"]
+        b_P = table["best_baseline"] * s_P
+        a_P = table["trace_oracle"] + 2 * v_P * b_P - v_P**2 * s_P
+        columns = (a_P, b_P, s_P, v_P * b_P, v_P * s_P, v_P**2 * s_P, v_P)
+        return cls(*(float(column.mean()) for column in columns))
+
+    def within(self, alpha: float, lam: float) -> float:
+        """E[A - 2 b B + b^2 S - |g|^2] of b = alpha + lam V."""
+        linear = alpha * self.b + lam * self.vb
+        square = alpha**2 * self.s + 2 * alpha * lam * self.vs + lam**2 * self.v2s
+        return self.a - 2 * linear + square
+
+    def best(self, size: int, c3: float) -> tuple[float, float]:
+        """Find alpha and lambda of least error in groups of a size."""
+        if size == 1:
+            return self.b / self.s, 0.0
+        system = [[self.s, self.vs], [self.vs, self.v2s + c3 / (size - 1)]]
+        alpha, lam = np.linalg.solve(system, [self.b, self.vb])
+        return float(alpha), float(lam)
+
+    def of_baseline(self, one: Trained) -> tuple[float, float]:
+        """Give alpha and lambda of a baseline; means over the batch count as constants."""
+        if one.weights is None:
+            return one.alpha or 0.0, one.lam
+        return (self.v if one.weights == "equal" else self.b / self.s), 0.0
+
+
+def read_all_constants(settings: Settings, prompts: int) -> Constants:
+    """Read what an advice and `prompts.csv` say of a study's arms."""
+    constants = read_constants(Path(settings.advice), prompts)
+    if settings.constants is None:
+        return constants
+    sums = Sums.of(pd.read_csv(PROJECT / settings.constants))
+    names = {grid.estimator: settings.trained(grid.estimator) for grid in settings.arms}
+    both = {name: sums.of_baseline(one) for name, one in names.items() if not one.own}
+    own = json.loads(read_text(PROJECT / settings.advice))["noise_scale"]["value"]
+    return constants._replace(
+        within={"grpo": sums.within(0.0, 1.0)}
+        | {name: sums.within(*pair) for name, pair in both.items()},
+        lams={"grpo": 1.0} | {name: lam for name, (_, lam) in both.items()},
+        own=own,
+    )
 
 
 def predict(settings: Settings, constants: Constants) -> pd.DataFrame:
@@ -173,9 +237,11 @@ def compare_two(top: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
     }
 
 
-def judge_arms(table: pd.DataFrame, steps: Sequence[int]) -> dict[Arm, Judged]:
+def judge_arms(
+    table: pd.DataFrame, steps: Sequence[int], kind: str = "step"
+) -> dict[Arm, Judged]:
     """Judge all arms that have run, by the last of some steps."""
-    columns = [f"step_{step}" for step in (0, *steps)]
+    columns = [f"{kind}_{step}" for step in (0, *steps)]
     groups = {Arm(*key): rows for key, rows in table.groupby([*Arm._fields])}
     judged = {arm: judge_arm(rows, columns) for arm, rows in groups.items()}
     return {arm: one for arm, one in judged.items() if one}
@@ -224,13 +290,16 @@ def judge_law(
 
 
 def judge(
-    table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame
+    table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame, kind: str = "step"
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Compare the arms, and judge the law, after each of the steps."""
+    """Compare the arms, and judge the law, after each of the steps.
+
+    `kind` names the columns of J: `step` on trained prompts, `unseen` on the others.
+    """
     comparisons, laws = [], []
     for count in range(1, 1 + len(settings.steps)):
         steps = settings.steps[:count]
-        judged = judge_arms(table, steps)
+        judged = judge_arms(table, steps, kind)
         comparisons.append(compare(judged, settings, predicted, steps))
         laws.append(judge_law(judged, predicted, steps[-1]))
     return pd.concat(comparisons), pd.concat(laws)
