@@ -226,13 +226,18 @@ def _other_batch(evidence: Evidence) -> list[str]:
     setting, table, level = evidence.setting, evidence.table, evidence.level
     g_star, completions = evidence.best_group_size.value, evidence.question.completions
     # A size below 2 is no group; beyond the largest that is named the least is not known.
-    if setting.batch is None or not 1.5 < g_star <= SIZES[-1]:
+    if setting.batch is None or setting.elsewhere or not 1.5 < g_star <= SIZES[-1]:
         return []
     best = round(g_star)
     if fits(setting, best):
         return []
-    aims = find_aims(table, "grpo", [evidence.ruling.set_to, best])
-    base, top = (aim.cost(completions) for aim in aims.values())
+    kept = evidence.ruling.set_to
+    # A single completion has no group: its own loss is the base.
+    entry = "grpo" if kept > 1 else evidence.question.estimator or "vanilla"
+    if not (kept_aims := find_aims(table, entry, [kept])):
+        return []
+    best_aims = find_aims(table, "grpo", [best])
+    base, top = (aim.cost(completions) for aim in (kept_aims[kept], best_aims[best]))
     ratio = progress.ratio_of_costs(table, top, base, level)
     saved = Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
     if ratio.value * (1 + evidence.question.tolerance) >= 1:

@@ -4,6 +4,7 @@ A finished run and few completions of each prompt are one record. They differ in
 of costs are bounded: at one look, or at all looks together.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.trainer_settings import name_estimator
+from mse_lab.answers.trainer_settings import name_estimator, refuse_without_gradient
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry, Probe
 from mse_lab.config.training import Setting, fits
@@ -48,6 +49,7 @@ def ask(
     setting: Setting, level: float, tolerance: float = TOLERANCE, completions: int = 0
 ) -> Question:
     """Ask about a training; `completions` a step, if given, count instead of its own."""
+    refuse_without_gradient(setting)
     return Question(
         estimator=setting.estimator,
         present=setting.group_size,
@@ -94,11 +96,17 @@ class Evidence:
 
     @cached_property
     def ruling(self) -> Ruling:
-        """The verdict on the group size in use."""
+        """The verdict on the group size in use; none on another objective's."""
         if self.drawn:
-            return rule_by_looks(self.table, self.question)
-        prices = price_sizes(self.table, self.question)
-        return rule_by_costs(prices, self.bound(), self.question)
+            ruling = rule_by_looks(self.table, self.question)
+        else:
+            prices = price_sizes(self.table, self.question)
+            ruling = rule_by_costs(prices, self.bound(), self.question)
+        if not self.setting.elsewhere:
+            return ruling
+        present = self.question.present
+        ruling = ruling._replace(verdict="cannot tell", set_to=present, best=present)
+        return ruling._replace(saves=None, at_most=math.inf, at_least=0.0)
 
     @cached_property
     def best_group_size(self) -> Estimate:
@@ -180,14 +188,14 @@ def evidence_of_samples(
 class UserSetting(NamedTuple):
     """What the verdict is about: the user's training."""
 
-    trainer: str  # `trl`, `verl` or `openrlhf`.
+    trainer: str  # `trl`, `rloo`, `verl` or `other`.
     group_size: int
     estimator: str  # The name of the estimator that its settings compute, or `unknown`.
     named: str  # The settings that say so, under the trainer's names.
     given: bool  # Whether any were given; else they are TRL's defaults.
-    uncounted: tuple[str, ...]  # Settings that change the gradient, not allowed for here.
-
+    uncounted: tuple[str, ...]  # Settings that change the gradient, not counted in here.
     completions_per_step: int | None  # N; None where it is not known.
+    elsewhere: str = ""  # The setting that climbs another objective than the mean reward.
 
     @classmethod
     def of(cls, setting: Setting) -> "UserSetting":

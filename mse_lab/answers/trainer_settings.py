@@ -4,13 +4,14 @@ The recommended one is GRPO-type: weights Z_i minus the mean of the others, scor
 over tokens. TRL's mean-centred weights are (G-1)/G times these, and TRL divides its loss by
 the longest completion allowed; both are factors, which the learning rate absorbs. The
 settings hold for one update a batch, where nothing is clipped. With one completion a prompt
-verl's rloo subtracts nothing and OpenRLHF's reinforce the batch's mean; TRL refuses it. The
-lines to type stand in `config/trainers.yaml`, with the versions that they are of.
+verl's rloo subtracts nothing; TRL refuses it. The lines to type stand in
+`config/trainers.yaml`, with the versions that they are of.
 """
 
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.config.trainers import TRAINERS
-from mse_lab.config.training import DEFAULT
+from mse_lab.config.training import DEFAULT, Setting
+from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 
 # What TRL and verl compute by default: the group's spread divides, and the mean is over the
@@ -41,6 +42,18 @@ def base_name(estimator: EstimatorEntry) -> str:
 def name_estimator(entry: EstimatorEntry | None) -> str:
     """Name the estimator that a training computes; `unknown` if it is none of ours."""
     return "unknown" if entry is None else find_estimator(entry).name
+
+
+def refuse_without_gradient(setting: Setting) -> None:
+    """Refuse an estimator that is not defined, or zero, in groups of the size in use."""
+    if setting.estimator is None:
+        return
+    estimator = find_estimator(setting.estimator)
+    if setting.group_size < estimator.smallest_group:
+        raise InputError(
+            f"{TRAINERS[setting.trainer].size} = {setting.group_size}: {estimator.name} "
+            f"gives no gradient there; it takes {estimator.smallest_group} or more"
+        )
 
 
 def reachable(trainer: str, estimator: str) -> bool:

@@ -80,9 +80,9 @@ def measure(
         estimators: As in a probe: names, or mappings of a name and parameters; or one.
         sampling: `max_new_tokens` and `temperature`.
         pool: Completions of each prompt: `reference` and `replicate`.
-        training: What the advice judges, as in a probe: `trainer` (trl, ms-swift,
-            verl, openrlhf, nemo-rl), `config`, its file, `words`, and its own settings; by
-            default TRL's defaults.
+        training: What the advice judges, as in a probe: `trainer` (trl, rloo, verl or
+            other), `config`, its file, `words`, and its own settings; of another trainer
+            `G`, `completions_per_step` and `estimator`; by default TRL's defaults.
         interval: `method`, `level` and `resamples`.
         parameters: `all`, or regular expressions on the names of those that count.
         template: The text around a problem, as in a probe; by default none.

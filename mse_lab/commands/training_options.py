@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mse_lab.commands.command_line import Parser, any_group_size, completions, processes
-from mse_lab.errors import InputError, listed, nearest
+from mse_lab.errors import InputError, nearest, shown
 
 if TYPE_CHECKING:
     from mse_lab.config.schema import Training
@@ -25,11 +25,13 @@ def mse_lab_words(words: Sequence[str]) -> Sequence[str]:
 
 def add_training(parser: Parser) -> None:
     """Add the options of a training."""
-    help = "such as trl or verl; by default the probe's, else TRL with its defaults"
+    help = "trl, rloo, verl or other; by default the probe's, else TRL with its defaults"
     parser.add_argument("--trainer", metavar="NAME", help=help)
     help = "the group size that you train with"
     parser.add_argument("--G", type=any_group_size, metavar="SIZE", help=help)
-    help = "the trainer's settings, a file of YAML or JSON"
+    help = "the estimator that you train with, as in a probe: a name or {name: ..., k: 4}"
+    parser.add_argument("--estimator", metavar="ENTRY", help=help)
+    help = "the trainer's settings, a file of YAML or JSON; TRL's without --trainer"
     parser.add_argument("--config", metavar="FILE", help=help)
     help = "processes that TRL trains in, default 1"
     parser.add_argument("--processes", type=processes, metavar="N", help=help)
@@ -38,6 +40,30 @@ def add_training(parser: Parser) -> None:
     help = "the words that the trainer itself gets, all that follow"
     nargs = argparse.REMAINDER
     parser.add_argument(TRAINING_OPTION, nargs=nargs, metavar="WORDS", help=help)
+
+
+def _read_entry(text: str) -> str | dict[str, Any]:
+    """Read an estimator's entry as in a probe."""
+    from mse_lab.records.plain_text import parse_yaml
+
+    entry = parse_yaml(text, "--estimator")
+    named = isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    if not (named or (isinstance(entry, str) and entry)):
+        raise InputError(
+            f"--estimator: {shown(text)} is no entry; give a name such as grpo-std, or "
+            "'{name: affine, alpha: 0.2, lambda: 0.1}'"
+        )
+    return entry
+
+
+def _find_trainer(arguments: Namespace, of_probe: Training | None) -> str:
+    """Name the trainer; one that is not named and has an estimator alone is another."""
+    if arguments.trainer is not None:
+        return str(arguments.trainer)
+    if of_probe is not None:
+        return of_probe.trainer
+    own = arguments.estimator is not None and not (arguments.config or arguments.training)
+    return "other" if own else "trl"
 
 
 def read_training_options(
@@ -51,21 +77,21 @@ def read_training_options(
         "config": arguments.config,
         "words": arguments.training,
         "completions_per_step": arguments.completions_per_step,
+        "estimator": arguments.estimator and _read_entry(arguments.estimator),
     }
     given = {key: value for key, value in given.items() if value is not None}
     counts = (arguments.G, arguments.processes)
     if not given and arguments.trainer is None and counts == (None, None):
         return of_probe
-    if {"config", "words"} & {*given} and arguments.trainer is None and of_probe is None:
-        option = "--config" if "config" in given else TRAINING_OPTION
-        names = listed([*TRAINERS])
-        raise InputError(f"{option}: of which trainer? add --trainer, one of {names}")
-    same = of_probe is not None and arguments.trainer in (None, of_probe.trainer)
-    values = of_probe.model_dump() if same and of_probe else {}
-    values.setdefault("trainer", arguments.trainer or "trl")
-    name = values["trainer"]
+    name = _find_trainer(arguments, of_probe)
     if (trainer := TRAINERS.get(name)) is None:
-        raise InputError(f"--trainer: no trainer {name}; {nearest(name, [*TRAINERS])}")
+        raise InputError(
+            f"--trainer: no trainer {name}; {nearest(name, [*TRAINERS])}; for another one "
+            "give --G, --completions-per-step and --estimator alone"
+        )
+    same = of_probe is not None and of_probe.trainer == name
+    values = of_probe.model_dump() if same and of_probe else {}
+    values["trainer"] = name
     if arguments.processes is not None:
         if "processes" not in trainer.settings:
             raise InputError(

@@ -1,8 +1,11 @@
 """Settings as a trainer is given them: a file that is a mapping, words, or typed by hand.
 
+Files are those that TRL and verl write or read themselves: a mapping in YAML or JSON, the
+`config.yaml` of Weights & Biases with a `value` under each name, Hydra's `overrides.yaml`.
 Each reader gives the settings by their names in the table `trainers.yaml`; others keep the
 name that they came with. A setting that stands where the trainer does not read it, is
-misspelt, or is another trainer's, is refused rather than passed over.
+misspelt, or is another trainer's, is refused rather than passed over. Misspelt is a name
+near to one of the table that is none of the trainer's own.
 """
 
 import difflib
@@ -13,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from mse_lab.config.trainers import OTHERS, TRAINERS, Trainer
-from mse_lab.errors import InputError, shown
+from mse_lab.errors import InputError, nearest, shown
 from mse_lab.records.plain_text import parse_json, parse_yaml, read_text
 
 TWO_WAYS = (
-    "give a mapping by --config (TRL's YAML or JSON, or the resolved YAML that a trainer "
+    "give a mapping by --config (TRL's YAML or JSON, or the resolved YAML that verl "
     "saves), or the trainer's own words behind --training"
 )
+OWN_WORDS = "give --G, --completions-per-step and --estimator instead"
+
+# A key of Hydra's command line.
+_KEY = re.compile(r"[+~]*[A-Za-z_][\w.@/-]*")
 
 Settings = dict[str, Any]  # By their names in the table, else by those that they have.
 
@@ -67,7 +74,7 @@ def _letters_apart(one: str, other: str) -> int:
     return len(one) + len(other) - 2 * sum(block.size for block in blocks)
 
 
-# Of TRL's settings, longer names aside, none is so near to another one.
+# Two names that are alike: a misspelt one, where it is none of the trainer's own.
 MOST_LETTERS, LEAST_ALIKE = 4, 0.75
 
 
@@ -82,19 +89,43 @@ def _refuse_misspelt(spelling: str, known: Iterable[str], where: str) -> None:
             raise InputError(f"{where}: unknown setting {spelling}; did you mean {near}?")
 
 
-def _name_of(spelling: str, trainer: Trainer, where: str) -> str:
-    """Give a setting's name in the table, its own where it is none of the table's."""
-    if name := trainer.find(spelling):
-        return name
-    for known in trainer.settings:
+def _is_own(spelling: str, trainer: Trainer) -> bool:
+    return spelling.replace("-", "_") in trainer.own_names
+
+
+def _refuse_unknown(
+    spelling: str, trainer: Trainer, settings: Settings, where: str
+) -> None:
+    """Refuse a name that is nearly one of the table's, or one of it in a wrong section."""
+    if _is_own(spelling, trainer) or trainer.find(spelling):
+        return
+    for known in trainer.settings.keys() - settings.keys():
         if spelling.endswith(f".{known}"):
             section = spelling.removesuffix(f".{known}")
             raise InputError(
                 f"{where}: {known} stands in the section {section}, where {trainer.title} "
                 "does not look; give the settings of that section alone"
             )
-    _refuse_misspelt(spelling, trainer.spellings, where)
-    return spelling
+    absent = [one for one, name in trainer.spellings.items() if name not in settings]
+    _refuse_misspelt(spelling, absent, where)
+
+
+def _of_wandb(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Take settings out of the `value` under which Weights & Biases keeps each.
+
+    >>> _of_wandb({"wandb_version": 1, "beta": {"desc": None, "value": 0.1}})
+    {'beta': 0.1}
+    >>> _of_wandb({"actor": {"value": 1, "n": 2}})
+    {'actor': {'value': 1, 'n': 2}}
+    """
+    kept = {
+        name: entry["value"]
+        for name, entry in values.items()
+        if isinstance(entry, Mapping) and {"value"} <= {*entry} <= {"value", "desc"}
+    }
+    others = {*values} - {*kept} - {"wandb_version"}
+    kept.pop("_wandb", None)
+    return values if others or not kept else kept
 
 
 def _read_file(path: Path, trainer: Trainer) -> Settings:
@@ -103,24 +134,35 @@ def _read_file(path: Path, trainer: Trainer) -> Settings:
         raise InputError(f"{path}: no YAML or JSON; scripts are not read: {TWO_WAYS}")
     read = parse_json if path.suffix == ".json" else parse_yaml
     values = read(read_text(path), str(path))
+    if isinstance(values, list) and values and all(map(_is_override, values)):
+        return _read_words(values, trainer, str(path))
     if not values or not isinstance(values, Mapping):
         raise InputError(f"{path}: holds no mapping of settings to values; {TWO_WAYS}")
+    leaves = [*_leaves(_of_wandb(values), trainer)]
     settings: Settings = {}
-    for spelling, value in _leaves(values, trainer):
-        name = _name_of(spelling, trainer, str(path))
+    for spelling, value in leaves:
+        name = trainer.find(spelling) or spelling
         if name in settings:
             raise InputError(f"{path}: {name} is set twice; leave one out")
         settings[name] = value
+    for spelling, _ in leaves:
+        _refuse_unknown(spelling, trainer, settings, str(path))
     return settings
 
 
-def _pairs(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _is_override(word: Any) -> bool:
+    """Whether a line of Hydra's `overrides.yaml` sets or deletes something."""
+    key, equals, _ = word.partition("=") if isinstance(word, str) else ("", "", "")
+    return bool(_KEY.fullmatch(key)) and bool(equals or key.startswith("~"))
+
+
+def _pairs(words: Sequence[str], where: str) -> list[tuple[str, list[str]]]:
     """Take `key=value`, `--key value ...` and `--key=value` apart."""
     pairs: list[tuple[str, list[str]]] = []
     is_open = False
     for word in words:
         key, equals, value = word.partition("=")
-        bare = equals and re.fullmatch(r"[+~]*[A-Za-z_][\w.@/-]*", key)
+        bare = (equals or key.startswith("~")) and _KEY.fullmatch(key)
         if bare or re.match(r"--?[A-Za-z_]", word):
             pairs.append((key.lstrip("-+"), [value] if equals else []))
             is_open = not equals
@@ -128,36 +170,55 @@ def _pairs(words: Sequence[str]) -> list[tuple[str, list[str]]]:
             pairs[-1][1].append(word)
         else:
             raise InputError(
-                f"--training: {shown(word)} is neither key=value nor --key value; give the "
+                f"{where}: {shown(word)} is neither key=value nor --key value; give the "
                 "words that follow the name of the trainer's program"
             )
     return pairs
 
 
-def _value_of(texts: Sequence[str], name: str, trainer: Trainer) -> Any:
+def _value_of(texts: Sequence[str], name: str, trainer: Trainer, where: str) -> Any:
     """Read the words behind a name, none for a switch."""
     known = trainer.find(name)
     if len(texts) > 1 and known and not trainer.settings[known].many:
-        raise InputError(f"--training: {name} {' '.join(texts)}: takes one value")
+        raise InputError(f"{where}: {name} {' '.join(texts)}: takes one value")
     values = [normal(text) for text in texts]
     if len(texts) == 1 and texts[0][:1] in ("[", "{"):  # A list or a mapping of Hydra's.
-        return parse_yaml(texts[0], f"--training: {name}")
+        return parse_yaml(texts[0], f"{where}: {name}")
     return values if len(values) > 1 else values[0] if values else True
 
 
-def _read_words(words: Sequence[str], trainer: Trainer) -> Settings:
+def _set(settings: Settings, name: str, value: Any, trainer: Trainer) -> None:
+    """Set a word's value, or a key inside of a setting that is a mapping."""
+    row = trainer.find(name)
+    for parent in () if row else trainer.settings:
+        if name.startswith(f"{parent}."):
+            inside = settings.get(parent) or {}
+            settings[parent] = {**inside, name.removeprefix(f"{parent}."): value}
+            return
+    settings[row or name] = value
+
+
+def _read_words(words: Sequence[str], trainer: Trainer, where: str) -> Settings:
     """Find the settings in a trainer's words; of two the last counts, as it does there."""
     settings: Settings = {}
-    for spelling, texts in _pairs(words):
+    names = []
+    for spelling, texts in _pairs(words, where):
         switched_off = trainer.find(re.sub("^no[_-]", "", spelling))
         if not texts and switched_off and not trainer.find(spelling):
             settings[switched_off] = False
             continue
-        if spelling.startswith("~") and trainer.find(spelling.lstrip("~")):
-            raise InputError(f"--training: {spelling} takes a setting away; give its value")
-        values = {spelling: _value_of(texts, spelling, trainer)}
+        if spelling.startswith("~"):
+            if trainer.find(spelling.lstrip("~")):
+                raise InputError(
+                    f"{where}: {spelling} takes a setting away; give its value"
+                )
+            continue
+        values = {spelling: _value_of(texts, spelling, trainer, where)}
         for name, value in _leaves(values, trainer):
-            settings[_name_of(name, trainer, "--training")] = value
+            names.append(name)
+            _set(settings, name, value, trainer)
+    for name in names:
+        _refuse_unknown(name, trainer, settings, where)
     file = settings.get(trainer.file or "")
     return settings if file is None else _read_file(Path(str(file)), trainer) | settings
 
@@ -166,48 +227,68 @@ def read_given(
     config: str | None, words: Sequence[str] | None, trainer: Trainer
 ) -> Settings:
     """Read what a file and a trainer's words say; the words come first."""
+    if (config, words) != (None, None) and trainer.names is None:
+        option = "--training" if config is None else config
+        raise InputError(f"{option}: {trainer.title} is not read; {OWN_WORDS}")
     settings = {} if config is None else _read_file(Path(config), trainer)
     if words is None:
         return settings
     if not words:
         raise InputError("--training: no words; give those of the trainer's command")
-    return settings | _read_words(words, trainer)
+    return settings | _read_words(words, trainer, "--training")
 
 
-def read_typed(
-    values: Mapping[str, Any], trainer: Trainer
-) -> tuple[Settings, tuple[str, ...]]:
-    """Find the settings typed by hand, last parts of names too; and say unknown ones."""
-    settings, unknown = Settings(), list[str]()
-    ends = {name.rpartition(".")[2] for name in trainer.settings}
+def read_typed(values: Mapping[str, Any], trainer: Trainer) -> Settings:
+    """Find the settings typed by hand, last parts of names too; refuse others."""
+    settings = Settings()
     for key, value in values.items():
         whole = [name for name in trainer.settings if f".{name}".endswith(f".{key}")]
-        if name := trainer.find(key) or (whole[0] if len(whole) == 1 else None):
-            settings[name] = normal(value)
-        else:
-            _refuse_misspelt(key, {*ends, *trainer.spellings}, "training")
-            unknown.append(f"{key} = {value}")
-    return settings, tuple(unknown)
+        name = trainer.find(key) or (whole[0] if len(whole) == 1 else None)
+        if name is None:
+            ends = {one.rpartition(".")[2] for one in trainer.settings}
+            what = f"training: {key}"
+            if _is_own(key, trainer):
+                raise InputError(f"{what} has no effect on the answer; leave it out")
+            hint = nearest(key, sorted({*ends, *trainer.spellings}))
+            raise InputError(f"{what} is no setting of {trainer.title}; {hint}")
+        settings[name] = normal(value)
+    return settings
+
+
+def class_of(names: Iterable[str], key: str) -> str:
+    """Name the trainer whose class has settings: TRL's RLOO where GRPO has not all."""
+    own = TRAINERS[key].own_names
+    for other, trainer in TRAINERS.items():
+        if trainer.like == key and {*names} & (trainer.own_names - own):
+            return other
+    return key
 
 
 def refuse_other(names: Iterable[str], trainer: Trainer, where: str) -> None:
     """Refuse settings that are another trainer's."""
-    others = {name: f"of {title}, which is not read" for title, name in OTHERS.items()}
-    for key, other in TRAINERS.items():
-        sizes = (other.size, *other.settings[other.size].also)
-        for spelling in (*sizes, other.mark or other.size):
-            others.setdefault(spelling, f"of {other.title}; give --trainer {key}")
     for name in names:
         plain = name.replace("-", "_")
+        if _is_own(name, trainer):
+            continue
+        for key, other in TRAINERS.items():
+            if plain in other.own_names:
+                said = f"is a setting of {other.title}"
+                raise InputError(f"{where}: {name} {said}; give --trainer {key}")
         for spelling in (plain, plain.rpartition(".")[2]):
-            if spelling in others and not trainer.find(spelling):
-                raise InputError(f"{where}: {name} is a setting {others[spelling]}")
+            if spelling in OTHERS:
+                said = f"is a setting of {OTHERS[spelling]}, which is not read"
+                raise InputError(f"{where}: {name} {said}; {OWN_WORDS}")
 
 
 def refuse_without_size(settings: Settings, trainer: Trainer, where: str) -> None:
-    """Refuse settings of which no group size was read."""
-    if trainer.size not in settings:
-        raise InputError(
-            f"{where}: no {trainer.size}, {trainer.title}'s group size, was read; add it "
-            f"(its default is {trainer.settings[trainer.size].default}), or give --G"
-        )
+    """Refuse settings of which no group size was read, unless all are the trainer's own.
+
+    Then its default holds, if that is a group.
+    """
+    own = all(_is_own(name, trainer) for name in settings)
+    if trainer.size in settings or (own and trainer.default_is_a_group):
+        return
+    raise InputError(
+        f"{where}: no {trainer.size}, the group size of {trainer.title}, was read; add it "
+        f"(its default is {trainer.settings[trainer.size].default}), or give --G"
+    )

@@ -61,18 +61,37 @@ def _is_in_the_table(name: str) -> str:
     return name
 
 
+def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
+    if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
+        raise ValueError("an entry with parameters needs a name: {name: ..., k: 4}")
+    return entry
+
+
+EstimatorEntry = Annotated[str | dict[str, Any], AfterValidator(_has_a_name)]
+Estimators = Annotated[list[EstimatorEntry], Field(min_length=1)]
+
+
 class Training(BaseModel):
     """What the user trains with: a trainer, and settings under its own names.
 
-    All further keys are settings; `probe/training.py` reads them, and the file's.
+    All further keys are settings; `training.py` reads them, and the file's.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
+    # `other` for one that is not read: its group size is `G`.
     trainer: Annotated[str, AfterValidator(_is_in_the_table)] = "trl"
     config: Text | None = None  # A file of the trainer's settings, YAML or JSON.
     words: list[str] | None = None  # The words that the trainer itself gets.
     completions_per_step: Annotated[int, Field(ge=1)] | None = None  # N, without a batch.
+    estimator: Annotated[EstimatorEntry | None, IF_SET] = None  # Not the trainer's weights.
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_another_trainer(cls, values: Any) -> Any:
+        """Take a group size in this tool's own word for that of a trainer not read."""
+        own = isinstance(values, dict) and "G" in values
+        return {"trainer": "other", **values} if own else values
 
 
 class Section(BaseModel):
@@ -141,10 +160,21 @@ class Prompts(Section):
     # `plain`, `few-shot`, `word-problem`, `boxed`, `none`, or a text file with `{problem}`.
     template: Text = "plain"
     chat: bool = False  # Whether the tokenizer's chat template is applied.
+    # What the template is given beside the messages, such as {enable_thinking: false}.
+    chat_template_kwargs: Annotated[dict[str, Any] | None, IF_SET] = None
     # A random sample of a larger population, or all there are, such as a training set.
     population: Annotated[
         PromptPopulation, Field(exclude_if=lambda name: name == "like-these")
     ] = "like-these"
+
+    @model_validator(mode="after")
+    def _has_a_template_for_them(self) -> Self:
+        if self.chat_template_kwargs and not self.chat:
+            raise ValueError(
+                "chat_template_kwargs: without effect where chat = false; set chat = true, "
+                "or leave it out"
+            )
+        return self
 
     def population_size(self, count: int) -> float:
         """How many prompts there are in all where a source has so many."""
@@ -188,16 +218,6 @@ class Interval(Section):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95  # Coverage.
     # Draws of the parametric bootstrap of the reference's noise, and of the bootstrap.
     resamples: Annotated[int, Field(ge=100, le=10**6)] = 2000
-
-
-def _has_a_name(entry: str | dict[str, Any]) -> str | dict[str, Any]:
-    if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
-        raise ValueError("an entry with parameters needs a name: {name: ..., k: 4}")
-    return entry
-
-
-EstimatorEntry = Annotated[str | dict[str, Any], AfterValidator(_has_a_name)]
-Estimators = Annotated[list[EstimatorEntry], Field(min_length=1)]
 
 
 class Probe(Section):

@@ -1,12 +1,13 @@
 """Trainers: what their settings amount to, read from the table `trainers.yaml`.
 
 A setting may have several spellings; dashes and underscores are one. Where a trainer is
-`like` another one, its rows come over the other's.
+`like` another one, its rows come over the other's. Beside the table stand the names of all
+settings that a trainer has: a name that is one of them is not misspelt.
 """
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mse_lab.records.plain_text import parse_yaml, read_text
 
 TABLE = Path(__file__).with_name("trainers.yaml")
+NAMES = Path(__file__).with_name("names")
 
 
 class _Part(BaseModel):
@@ -31,23 +33,29 @@ def _is_off(value: Any) -> bool:
 
 
 class SettingRow(_Part):
-    """A setting: its default, spellings, and which values are allowed for."""
+    """A setting: its default, spellings, and which values are counted in."""
 
     default: Any = None
     same_as: str | None = None
-    fills: int | None = None
     also: tuple[str, ...] = ()
     reads: dict[Any, Any] = {}
-    only: tuple[Any, ...] = ()
+    takes: tuple[Any, ...] = ()
+    elsewhere: tuple[Any, ...] = ()
     many: bool = False
+    several: bool = False
+    named: bool = False
     fine: Any = None
     with_: tuple[str, ...] = Field(default=(), alias="with")
     probe: str | None = None
 
     def allows(self, value: Any) -> bool:
         """Whether the gradient stays the estimator's at a value."""
-        if "fine" not in self.model_fields_set:
+        if self.several:
+            return not isinstance(value, list) or len(value) < 2
+        if self.named and value is None:
             return True
+        if "fine" not in self.model_fields_set:
+            return not self.named
         fine = self.fine if isinstance(self.fine, list) else [self.fine]
         if _is_off(value):
             return any(map(_is_off, fine))
@@ -76,6 +84,17 @@ class StepAndDraw(NamedTuple):
     step: int
     drawn: int
     unit: int  # Both are a multiple of this many.
+    passes: int = 1  # How often a draw is gone through before the next one.
+
+    @property
+    def distinct(self) -> int:
+        """Completions of a step, of which those that it takes twice count once.
+
+        >>> StepAndDraw(step=16, drawn=8, unit=8, passes=2).distinct
+        8
+        """
+        whole, rest = divmod(self.step, self.drawn * self.passes)
+        return whole * self.drawn + min(rest, self.drawn)
 
 
 class Batch(_Part):
@@ -84,10 +103,10 @@ class Batch(_Part):
     step: tuple[str, ...]
     drawn: tuple[str, ...]
     drawn_in_all: str | None = None
+    told: str | None = None
     unit: tuple[str, ...] = ()
     unless: dict[str, Any] = {}
     within: bool = False
-    whole: bool = False
     passes: str | None = None
     typed: dict[str, tuple[str, ...]]
 
@@ -111,11 +130,11 @@ class Trainer(_Part):
     """A trainer, under the names of its own settings."""
 
     title: str
-    version: str
+    version: str = ""
+    names: str | None = None
     size: str
     least: int = 1
     like: str | None = None
-    mark: str | None = None
     apart: tuple[str, ...] = ()
     file: str | None = None
     assumed: dict[str, Any] = {}
@@ -137,6 +156,12 @@ class Trainer(_Part):
         rows = self.settings.items()
         return {other: name for name, row in rows for other in (name, *row.also)}
 
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """The names of all its settings, those of the table among them."""
+        listed = read_text(NAMES / self.names).split() if self.names else ()
+        return frozenset(listed) | frozenset(self.spellings)
+
     def find(self, name: str) -> str | None:
         """Find the setting that a name stands for; None if it is no row of the table."""
         return self.spellings.get(name.replace("-", "_"))
@@ -146,16 +171,8 @@ class Trainer(_Part):
         row = self.settings[name]
         if given.get(name) is None and row.same_as:
             return self.value(row.same_as, given)
-        if given.get(name) is None and row.fills:
-            return self._fill(row.fills, name, given)
         value = given.get(name, row.default)
         return row.reads.get(value, value) if isinstance(value, bool | str | int) else value
-
-    def _fill(self, step: int, name: str, given: Mapping[str, Any]) -> int:
-        """Give the least factor by which a step has so many completions."""
-        others = [self.value(one, given) for one in self.batch.step if one != name]
-        numbers = all(isinstance(one, int) and one > 0 for one in others)
-        return ceil(step / prod(others)) if numbers else 1
 
     def match(self, given: Mapping[str, Any]) -> WeightsSetting | None:
         """Find the row of the estimator that settings compute, if there is one."""
@@ -167,13 +184,16 @@ class Trainer(_Part):
     def estimator(self, size: int, given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Give the estimator that settings compute; None if it is none of ours."""
         row = self.match(given)
-        length = self.length.all or self.length.is_.get(
-            str(self.value(self.length.setting or "", given))
-        )
         weights = row and (row.is_ if size > 1 else row.alone)
-        if not weights or length is None:
-            return None
-        return dict(weights) if length == "none" else {**weights, "length": length}
+        return self.with_length(weights, given) if weights else None
+
+    def with_length(
+        self, weights: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Add how the loss weights tokens to weights that do not say it."""
+        setting = self.length.setting
+        length = self.length.all or self.length.is_[self.value(setting or "", given)]
+        return ({} if length == "none" else {"length": length}) | {**weights}
 
     def _multiply(self, names: tuple[str, ...], size: int, given: Mapping[str, Any]) -> int:
         """Multiply settings that are whole numbers; `size` is the group's."""
@@ -186,7 +206,8 @@ class Trainer(_Part):
         step = self._multiply(batch.step, size, given)
         drawn = self._multiply(batch.drawing(given), size, given)
         unit = 1 if free else self._multiply(batch.unit, size, given)
-        return StepAndDraw(min(step, drawn) if batch.within and free else step, drawn, unit)
+        step = min(step, drawn) if batch.within and free else step
+        return StepAndDraw(step, drawn, unit, self._multiply(batch.passed, size, given))
 
     def write(self, settings: Mapping[str, Any]) -> str:
         """Write settings as they are typed."""
@@ -199,9 +220,12 @@ def _read_table() -> tuple[dict[str, Trainer], dict[str, str]]:
     others = table.pop("others")
     for values in table.values():
         if base := table.get(values.get("like")):
-            settings = base["settings"] | values["settings"]
+            rows = {**base["settings"], **values["settings"]}
+            settings = {name: row for name, row in rows.items() if row is not None}
             values |= {**base, **values, "settings": settings}
-    return {name: Trainer(**values) for name, values in table.items()}, others
+    marks = {name: title for title, names in others.items() for name in names}
+    return {name: Trainer(**values) for name, values in table.items()}, marks
 
 
+# The trainers; and of others a setting of theirs -> their name.
 TRAINERS, OTHERS = _read_table()

@@ -4,7 +4,8 @@ They are read from a file (`config`), from the words that the trainer itself get
 or as they stand in a probe's `training`, and hold for one update a batch, where nothing is
 clipped and all importance ratios are one. What else changes a gradient is named in
 `Setting.uncounted`; settings that have nothing to do with it are passed over, except those
-typed by hand. A batch that the trainer would refuse is refused. Without settings it is TRL
+typed by hand, which are refused. Values and batches that the trainer would refuse are
+refused. An `estimator` stands for the trainer's own weights. Without settings it is TRL
 with its defaults.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mse_lab.config.given_settings import (
+    class_of,
     read_given,
     read_typed,
     refuse_other,
@@ -21,7 +23,7 @@ from mse_lab.config.given_settings import (
 from mse_lab.config.probe_files import parse_as
 from mse_lab.config.schema import EstimatorEntry, Probe, Training
 from mse_lab.config.trainers import TRAINERS, SettingRow, StepAndDraw, Trainer
-from mse_lab.errors import InputError, shown
+from mse_lab.errors import InputError, nearest, shown
 
 
 class Setting(NamedTuple):
@@ -32,8 +34,10 @@ class Setting(NamedTuple):
     estimator: EstimatorEntry | None  # None where none of ours computes it.
     named: str  # The settings that say so, under the trainer's names.
     given: bool  # Whether any were read; else they are assumed.
-    # Settings that change the gradient, and that no number here allows for.
+    # Settings that change the gradient, and that no number here counts in.
     uncounted: tuple[str, ...] = ()
+    # The setting by which it climbs another objective than the mean reward; empty for none.
+    elsewhere: str = ""
     completions_per_step: int | None = None  # N; None where it is not known.
     values: Mapping[str, Any] = {}  # The settings of the table that were given.
 
@@ -52,6 +56,7 @@ class _Reading(NamedTuple):
     values: Mapping[str, Any]  # Those of the table.
     where: str  # Names their source in messages.
     complete: bool = False  # Whether what is not there is at its default.
+    estimator: EstimatorEntry | None = None  # Weights instead of the trainer's.
 
     def value(self, name: str) -> Any:
         return self.trainer.value(name, self.values)
@@ -87,10 +92,51 @@ class _Reading(NamedTuple):
 
 def _group_size(reading: _Reading) -> int:
     trainer, size = reading.trainer, reading.whole(reading.trainer.size)
-    if size < trainer.least:
-        fault = f"{trainer.title} takes {trainer.least} or more"
+    least = 1 if reading.estimator else trainer.least
+    if size < least:
+        fault = f"{trainer.title} takes {least} or more"
         raise reading.refuse(f"{trainer.size} = {size}: {fault}")
+    row = trainer.match(reading.values)
+    if size == 1 and row and row.alone is None and not reading.estimator:
+        raise reading.refuse(
+            f"{trainer.size} = 1: {reading.list(row.when)} gives no gradient without other "
+            "completions of a prompt; give two or more, or another estimator"
+        )
     return size
+
+
+def _refuse_values(reading: _Reading) -> None:
+    """Refuse values that the trainer does not take, and those that are not worked out."""
+    for name, row in reading.trainer.settings.items():
+        value = reading.value(name)
+        if isinstance(value, str) and "${" in value:
+            raise reading.refuse(
+                f"{name} = {shown(value)}: a reference; give the file with values, which "
+                "the trainer saves"
+            )
+        if row.takes and value not in row.takes:
+            hint = nearest(str(value), [*map(str, row.takes)])
+            raise reading.refuse(
+                f"{name} = {shown(value)}: {reading.trainer.title} takes no such; {hint}"
+            )
+
+
+def _settle(reading: _Reading) -> _Reading:
+    """Take from a file that tells the draw twice what it tells of the processes."""
+    batch, values = reading.trainer.batch, reading.values
+    twice = [one for one in batch.drawn if one in batch.typed]
+    whole, told = batch.drawn_in_all, batch.told
+    given = [one for one in (whole, *twice) if one and values.get(one) is not None]
+    if whole not in given or len(given) < 2 or not told:
+        return reading
+    each = math.prod(reading.whole(name) for name in batch.drawn if name != told)
+    count = values.get(told) or max(reading.whole(whole) // each, 1)
+    if each * count != values[whole]:
+        raise reading.mend(
+            f"{reading.list(given)}: they disagree ({reading.list(batch.drawn)})"
+        )
+    rest = {name: value for name, value in values.items() if name != whole}
+    return reading._replace(values={**rest, told: count})
 
 
 def _refuse_batch(reading: _Reading, size: int) -> None:
@@ -110,9 +156,6 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
     faults = {
         f"no whole groups of {trainer.size} = {size}": counts.drawn % size,
         f"no multiple of {counts.unit}": counts.drawn % counts.unit,
-        f"no multiple of the {counts.step:,} of a step ({step})": (
-            batch.whole and counts.drawn % counts.step
-        ),
         f"fewer than the {counts.step:,} of a step ({step})": (
             batch.within and counts.step > counts.drawn
         ),
@@ -131,7 +174,7 @@ def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
     if stated is not None and (not isinstance(stated, int) or stated < 1):
         raise reading.refuse(f"completions_per_step = {stated}: give a number above zero")
     if trainer.batch.is_known(reading.values):
-        step = trainer.count(size, reading.values).step
+        step = trainer.count(size, reading.values).distinct
     if stated not in (None, step):
         named = reading.list(trainer.batch.step)
         raise reading.mend(
@@ -166,7 +209,8 @@ def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
         return None if alike else " (the probe has no adapter)"
     section, _, key = row.probe.partition(".")
     of_probe = getattr(getattr(probe, section), key)
-    alike = not isinstance(value, int | float) or value == of_probe
+    unknown = value is None and "fine" not in row.model_fields_set
+    alike = unknown or (value or None) == (of_probe or None)
     return None if alike else f" (the probe's {key} is {of_probe})"
 
 
@@ -187,35 +231,49 @@ def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
         yield f"no {adapters[0]} (the probe has an adapter)"
 
 
+def _estimator(reading: _Reading, size: int) -> EstimatorEntry | None:
+    """Find the weights and lengths that a training computes; None if none of ours does."""
+    trainer, entry = reading.trainer, reading.estimator
+    if entry is None:
+        return trainer.estimator(size, reading.values)
+    named = {"name": entry} if isinstance(entry, str) else entry
+    whole = trainer.with_length(named, reading.values)
+    return entry if whole == named else whole
+
+
 def _interpret(
     name: str,
     reading: _Reading,
     stated: Any,
     probe: Probe | None,
-    unknown: tuple[str, ...],
     *,
     given: bool = False,
 ) -> Setting:
     """Say what settings amount to; `stated` are the completions of a step, if given."""
     trainer, values = reading.trainer, reading.values
-    for key, row in trainer.settings.items():
-        if row.only and reading.value(key) not in row.only:
-            raise reading.refuse(f"{key} = {values[key]}: no training in groups")
+    _refuse_values(reading)
     size = _group_size(reading)
     _refuse_batch(reading, size)
     matched = trainer.match(values)
     rows = [matched] if matched else trainer.estimators
-    says = [trainer.size, *(one for weights in rows for one in weights.when)]
+    weighing = [one for weights in rows for one in weights.when]
+    says = [trainer.size, *([] if reading.estimator else weighing)]
     says += [trainer.length.setting] if trainer.length.setting else []
     says += trainer.batch.step if trainer.batch.is_known(values) else []
-    uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe), *unknown)
+    named = [reading.list(says, default="")]
+    named += [f"estimator = {reading.estimator}"] if reading.estimator else []
+    elsewhere = [
+        key for key, row in trainer.settings.items() if reading.value(key) in row.elsewhere
+    ]
+    uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe))
     return Setting(
         trainer=name,
         group_size=size,
-        estimator=trainer.estimator(size, values),
-        named=reading.list(says, default=""),
+        estimator=_estimator(reading, size),
+        named=", ".join(named),
         given=given,
         uncounted=uncounted if given else (),
+        elsewhere=reading.list(elsewhere),
         completions_per_step=_completions(reading, size, stated),
         values=values,
     )
@@ -228,22 +286,25 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     """
     if training is None:
         return DEFAULT
-    name, trainer = training.trainer, TRAINERS[training.trainer]
-    read = read_given(training.config, training.words, trainer)
-    typed, unknown = read_typed(training.model_extra or {}, trainer)
+    name = training.trainer
     where = training.config or ("training" if training.words is None else "--training")
+    read = read_given(training.config, training.words, TRAINERS[name])
+    trainer = TRAINERS[name := class_of(read, name)]
+    typed = read_typed(training.model_extra or {}, trainer)
     refuse_other(read, trainer, where)
     whole = read | typed
     if read or not trainer.default_is_a_group:
         refuse_without_size(whole, trainer, where)
+    if not trainer.estimators and training.estimator is None:
+        raise InputError(f"{where}: of {trainer.title} no estimator; give --estimator")
     if not read:
         whole = trainer.assumed | whole
     values = {key: one for key, one in whole.items() if key in trainer.settings}
-    reading = _Reading(trainer, values, where, bool(read))
-    given = bool(read or typed or unknown)
-    return _interpret(
-        name, reading, training.completions_per_step, probe, unknown, given=given
-    )
+    reading = _Reading(trainer, values, where, bool(read), training.estimator)
+    if training.config is not None or trainer.file in read:
+        reading = _settle(reading)
+    given = bool(read or typed or training.estimator)
+    return _interpret(name, reading, training.completions_per_step, probe, given=given)
 
 
 def interpret(name: str, values: Mapping[str, Any]) -> Setting:
@@ -256,7 +317,7 @@ def interpret(name: str, values: Mapping[str, Any]) -> Setting:
         key: one for key, one in values.items() if key in rows and rows[key].probe is None
     }
     reading = _Reading(TRAINERS[name], known, name)
-    return _interpret(name, reading, None, None, (), given=True)
+    return _interpret(name, reading, None, None, given=True)
 
 
 def read_training(values: Mapping[str, Any] | None) -> Setting:
@@ -268,7 +329,7 @@ def read_training(values: Mapping[str, Any] | None) -> Setting:
 
 
 # TRL as it comes.
-DEFAULT = _interpret("trl", _Reading(TRAINERS["trl"], {}, "TRL"), None, None, ())
+DEFAULT = _interpret("trl", _Reading(TRAINERS["trl"], {}, "TRL"), None, None)
 
 
 class Change(NamedTuple):
@@ -282,9 +343,11 @@ class Change(NamedTuple):
 
 def fits(setting: Setting, size: int) -> bool:
     """Whether the batch as it is holds whole groups of a size."""
-    batch = setting.batch or StepAndDraw(setting.completions_per_step or 0, 0, 1)
-    enough = size >= TRAINERS[setting.trainer].least
-    return enough and not (batch.step % size or batch.drawn % size)
+    if size < TRAINERS[setting.trainer].least:
+        return False
+    if (batch := setting.batch) is None:
+        return not (setting.completions_per_step or 0) % size
+    return not (batch.distinct % size or batch.drawn % size)
 
 
 def change_to(setting: Setting, size: int) -> Change:
@@ -312,8 +375,9 @@ def change_to(setting: Setting, size: int) -> Change:
     for name, (count, *divisors) in trainer.batch.typed.items():
         value = counts[count] // math.prod(counts[one] for one in divisors)
         row = trainer.settings[name]
-        known = name in setting.values or row.default is not None or row.fills
+        known = name in setting.values or row.default is not None
         if known and trainer.value(name, setting.values) != value:
             settings[name] = value
     others = {name: value for name, value in settings.items() if name != trainer.size}
+    step = batch._replace(step=step, drawn=drawn).distinct
     return Change(settings, step, trainer.write(settings), trainer.write(others))

@@ -3,7 +3,7 @@
 Chat templates are rendered in the sandbox of transformers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,24 @@ from mse_lab.errors import InputError, in_short
 from mse_lab.policy.location import Location, loading
 from mse_lab.policy.policy import Policy
 
+Options = Mapping[str, Any] | None
 
-def render_chats(tokenizer: Any, prompts: Sequence[Prompt]) -> list[str]:
-    """Render each prompt, a chat or the user's turn of one."""
+
+def render_chats(
+    tokenizer: Any, prompts: Sequence[Prompt], options: Options = None
+) -> list[str]:
+    """Render each prompt, a chat or the user's turn of one, by a template's `options`."""
     if not tokenizer.chat_template:
         raise InputError(
             "prompts.chat = true: the tokenizer has no chat template; use false"
         )
-    return [_render(tokenizer, prompt) for prompt in prompts]
+    given = {"add_generation_prompt": True, **(options or {}), "tokenize": False}
+    return [_render(tokenizer, prompt, given) for prompt in prompts]
 
 
-def _render(tokenizer: Any, prompt: Prompt) -> str:
-    options = {"tokenize": False, "add_generation_prompt": True}
+def _render(tokenizer: Any, prompt: Prompt, given: Mapping[str, Any]) -> str:
     try:
-        return str(tokenizer.apply_chat_template(prompt.turns, **options))
+        return str(tokenizer.apply_chat_template(prompt.turns, **given))
     except Exception as error:  # A template is a program: it can fail in any way.
         raise InputError(
             f"prompts.chat = true: the chat template fails on prompt {prompt.id}: "
@@ -34,14 +38,21 @@ def _render(tokenizer: Any, prompt: Prompt) -> str:
 
 
 def encode_prompts(
-    policy: Policy, prompts: Sequence[Prompt], *, chat: bool, new_tokens: int
+    policy: Policy,
+    prompts: Sequence[Prompt],
+    *,
+    chat: bool,
+    new_tokens: int,
+    options: Options = None,
 ) -> list[list[int]]:
     """Tokenize prompts; with `chat`, each as a chat or the user's turn of one.
+
+    The chat template is given `options`, too.
 
     The `new_tokens` of a completion must fit in the context as well.
     """
     plain = [prompt.text for prompt in prompts]
-    texts = render_chats(policy.tokenizer, prompts) if chat else plain
+    texts = render_chats(policy.tokenizer, prompts, options) if chat else plain
     name = str(policy.tokenizer.name_or_path)
     with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
         # A rendered chat has its special tokens already.

@@ -121,6 +121,12 @@ def _change(advice: Advice) -> str:
 
 def _cannot_tell(advice: Advice) -> str:
     present = f"{size_name(advice)} = {advice.setting.group_size}"
+    if advice.setting.elsewhere:
+        return (
+            f"Cannot tell whether {present} is all right: {advice.setting.elsewhere} "
+            "climbs another objective than the mean reward, whose best group size is not "
+            "known here."
+        )
     text = f"Cannot tell whether {present} is all right: "
     if advice.at_most > LARGE:
         text += f"nothing bounds what a change could save of the {_unit(advice)}."
@@ -151,11 +157,11 @@ def say_setting(advice: Advice) -> str:
     trainer = TRAINERS[setting.trainer]
     given = "'s defaults (others: --config, --training)"
     if setting.given:
-        given = f" (as of {trainer.version})"
+        given = f" (as of {trainer.version})" if trainer.version else ""
     named = setting.named.replace("actor_rollout_ref.", "")
     text = f"Judged: {trainer.title}{given}: {named}."
     if setting.uncounted:
-        text += f" Not allowed for: {', '.join(setting.uncounted)}."
+        text += f" Not counted in: {', '.join(setting.uncounted)}."
     return text
 
 

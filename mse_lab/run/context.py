@@ -49,7 +49,10 @@ def make_subject(inputs: Inputs, policy: Policy, block: int | None = None) -> Su
     """
     probe, prompts = inputs.probe, inputs.prompts
     new_tokens = probe.sampling.max_new_tokens
-    tokens = encode_prompts(policy, prompts, chat=probe.prompts.chat, new_tokens=new_tokens)
+    chat, options = probe.prompts.chat, probe.prompts.chat_template_kwargs
+    tokens = encode_prompts(
+        policy, prompts, chat=chat, new_tokens=new_tokens, options=options
+    )
     return Subject(
         **{field.name: getattr(inputs, field.name) for field in fields(Inputs)},
         policy=policy,

@@ -375,19 +375,44 @@ def test_names_the_batch_that_the_best_size_takes(known):
 VERL = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
+@pytest.mark.parametrize("batch", [64, 256])
+def test_a_single_completion_of_a_prompt_is_judged(known, batch):
+    """The batch that G* takes is priced over its own loss: one has no group."""
+    used = {"trainer": "verl", "n": 1, "adv_estimator": "rloo", VERL: batch,
+            "loss_agg_mode": "seq-mean-token-sum", "data.train_batch_size": batch,
+            "use_dynamic_bsz": True}  # fmt: skip
+    pools = replace(known[1], rewards_PN=known[1].rewards_PN + 3.0,
+                    reference_rewards_PN=known[1].reference_rewards_PN + 3.0)  # fmt: skip
+    for one in (known[1], pools):
+        found = make_advice(evidence(one, read_training(used)))
+        assert found.setting.group_size == 1
+        assert all("would save" in line for line in found.warnings)
+
+
+def test_another_objective_gets_no_size(known):
+    found = make_advice(evidence(known[1], read_training({"loss_type": "vespo"})))
+    assert (found.verdict, found.set_to, found.saves) == ("cannot tell", 8, None)
+    assert advice_text(found).startswith(
+        "Cannot tell whether num_generations = 8 is all right: loss_type = vespo climbs"
+    )
+
+
+@pytest.mark.parametrize("entry", ["grpo", "grpo-std", {"name": "pass-at-k", "k": 4}])
+def test_an_estimator_without_a_gradient_is_refused(entry):
+    setting = read_training({"G": 1, "estimator": entry})
+    with pytest.raises(InputError, match=r"^G = 1: .* gives no gradient there; it takes"):
+        ask(setting, LEVEL)
+
+
 @pytest.mark.parametrize(
     ("used", "size", "changed"),
     [
         ({"trainer": "verl", "rollout.n": 32, VERL: 8, "data.train_batch_size": 16},
          "rollout.n", [64, 128]),
-        ({"trainer": "openrlhf", "n_samples_per_prompt": 32, "rollout_batch_size": 8,
-          "train_batch_size": 256}, "n_samples_per_prompt", [64]),
-        ({"trainer": "nemo-rl", "num_generations_per_prompt": 32,
-          "num_prompts_per_step": 16}, "num_generations_per_prompt", [128]),
-        ({"trainer": "ms-swift", "num_generations": 16, "per_device_train_batch_size": 16},
+        ({"num_generations": 16, "per_device_train_batch_size": 16},
          "num_generations", []),
     ],
-    ids=lambda one: one["trainer"] if isinstance(one, dict) else "",
+    ids=lambda one: one.get("trainer", "trl") if isinstance(one, dict) else "",
 )  # fmt: skip
 def test_what_is_typed_with_a_size_keeps_the_completions_of_a_step(
     known, used, size, changed

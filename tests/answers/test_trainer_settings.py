@@ -36,7 +36,7 @@ def test_what_is_told_to_type_computes_the_estimator(trainer, name):
     """Read back from the line as a training's own settings."""
     size = 1 if name in CONSTANT else 4
     line = settings_for(trainer, name, size).partition(" (")[0].removesuffix(", nearly")
-    if trainer == "trl":
+    if trainer in ("trl", "rloo"):
         call = ast.parse(line, mode="eval").body
         given = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
     else:

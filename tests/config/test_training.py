@@ -1,11 +1,12 @@
 """The user's training: every form that a trainer's settings come in, right or refused."""
 
 import ast
-import dataclasses
 import itertools
 import math
+import runpy
 import shlex
 import warnings
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from fuzzing import CASES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from mse_lab.config.given_settings import TWO_WAYS, read_given
+from mse_lab.config.given_settings import TWO_WAYS
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Training
 from mse_lab.config.trainers import TRAINERS
@@ -21,11 +22,12 @@ from mse_lab.config.training import DEFAULT, change_to, find_setting, fits, read
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 
+LOO = {"name": "grpo"}
 STD = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
 CENTRED = {"name": "centred"}
 N, MINI = "actor_rollout_ref.rollout.n", "actor_rollout_ref.actor.ppo_mini_batch_size"
 
-# Trainer, words or a file of YAML, group size, estimator, N, and what is not allowed for.
+# Trainer, words or a file of YAML, group size, estimator, N, and what is not counted in.
 FORMS = [
     ("trl", "{num_generations: 16, temperature: 0.7, top_p: 0.95, top_k: 20, min_p: 0.05, "
      "repetition_penalty: 1.1, use_peft: true, lora_r: 16, steps_per_generation: 16, "
@@ -49,16 +51,6 @@ FORMS = [
      "--loss_type=dr_grpo --reward_weights 1.0 0.5 --bf16 --no_use_vllm --use_vllm "
      "--no-vllm-importance-sampling-correction --report_to a b",
      6, CENTRED, None, "beta = 0.04; reward_weights = [1.0, 0.5]"),
-    # Of ms-swift's defaults none is TRL's.
-    ("ms-swift", "--rlhf_type grpo --advantage_estimator rloo --kl_in_reward true "
-     "--beta 0.001 --num_generations 16 --loss_type grpo --tuner_type full --top_p 1 "
-     "--top_k -1",
-     16, {"name": "grpo", "length": "sequence"}, None,
-     "temperature = 0.9 (default); beta = 0.001; kl_in_reward = True"),
-    ("ms-swift", "--rlhf_type grpo --dataset my-org/sums#2000 --num_generations 16 "
-     "--beta 0.04 --loss_type grpo", 16, STD | {"length": "sequence"}, None,
-     "temperature = 0.9 (default); top_p = 0.9 (default); top_k = 50 (default); "
-     "beta = 0.04; tuner_type = lora (default)"),
     ("verl", f"algorithm.adv_estimator=rloo {N}=5 trainer.logger='[\"console\"]' "
      "+trainer.val_before_train=False actor_rollout_ref.rollout.val_kwargs.n=2",
      5, {"name": "grpo", "length": "token-batch"}, None, ""),
@@ -78,21 +70,6 @@ FORMS = [
      "actor_rollout_ref.actor.ppo_epochs = 2); algorithm.use_kl_in_reward = True"),
     ("verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
      4, None, None, "config_name = mine; algorithm.filter_groups.enable = True"),
-    ("nemo-rl", "{grpo: {num_prompts_per_step: 32, num_generations_per_prompt: 16, "
-     "normalize_rewards: false, use_leave_one_out_baseline: true}, policy: "
-     "{train_global_batch_size: 256}, loss_fn: {reference_policy_kl_penalty: 0.01, "
-     "token_level_loss: false}}", 16, {"name": "grpo", "length": "sequence"}, 256,
-     "2 updates a batch (grpo.num_prompts_per_step = 32, policy.train_global_batch_size = "
-     "256); loss_fn.reference_policy_kl_penalty = 0.01"),
-    ("openrlhf", "--rollout.n_samples_per_prompt 8 --algo.advantage.estimator=group_norm "
-     "--algo.kl.init_coef 1e-3 --algo.kl.use_loss --rollout.batch_size 16 "
-     "--train.batch_size 128 --train.colocate_all",
-     8, STD | {"eps": 1e-9}, 128, "algo.kl.init_coef = 0.001"),
-    ("openrlhf", "--n_samples_per_prompt 6 --advantage_estimator reinforce_baseline "
-     "--no_advantage_std_norm --train_batch_size 96 --rollout_batch_size 32",
-     6, CENTRED | {"length": "token-batch"}, 96,
-     "2 updates a batch (rollout.batch_size = 32, train.batch_size = 96); "
-     "algo.kl.init_coef = 0.01 (default)"),
     # One setting of the batch says that the others are at their defaults.
     ("trl", "--num_generations 8 --gradient_accumulation_steps 4", 8, STD, 32, ""),
     ("trl", "--num_generations 8 --generation_batch_size 64", 8, STD, 8,
@@ -101,26 +78,46 @@ FORMS = [
     ("verl", f"algorithm.adv_estimator=grpo data.train_batch_size=1024 {N}=8",
      8, STD | {"eps": 1e-6}, 2048,
      f"4 updates a batch (data.train_batch_size = 1024, {MINI} = 256 by default)"),
-    ("openrlhf", "--n_samples_per_prompt 4 --rollout_batch_size 32 --init_kl_coef 0 "
-     "--advantage_estimator group_norm", 4, STD | {"eps": 1e-9}, 128, ""),
-    ("nemo-rl", "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=64 "
-     "loss_fn.reference_policy_kl_penalty=0 grpo.normalize_rewards=false",
-     16, {"name": "grpo", "length": "token-batch"}, 512,
-     "2 updates a batch (grpo.num_prompts_per_step = 64, "
-     "policy.train_global_batch_size = 512 by default)"),
-    # ms-swift accumulates until a step has 16 completions.
-    ("ms-swift", "--num_generations 6 --per_device_train_batch_size 3 --temperature 1 "
-     "--top_p 1 --top_k 0 --beta 0 --tuner_type full", 6, STD | {"length": "sequence"}, 18,
-     ""),
-    ("ms-swift", "--num_generations 8 --per_device_train_batch_size 32 --temperature 1 "
-     "--top_p 1 --top_k 0 --beta 0 --tuner_type full", 8, STD | {"length": "sequence"}, 32,
-     ""),
+    # A file of TRL's whose settings are all its own has its default size.
+    ("trl", "{beta: 0.0, output_dir: out}", 8, STD, None, ""),
+    # Words that TRL wrote itself: both tell the processes.
+    ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 4, "
+     "gradient_accumulation_steps: 2, generation_batch_size: 64}", 4, STD, 32,
+     "2 updates a batch (steps_per_generation = 4, gradient_accumulation_steps = 2)"),
+    # A step goes through its draw twice.
+    ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 1, "
+     "gradient_accumulation_steps: 2, num_iterations: 2}", 4, STD, 8, ""),
+    # Weights & Biases keeps each under its value, beside those of the model.
+    ("trl", "{wandb_version: 1, _wandb: {value: {cli: 1}}, num_generations: {value: "
+     "4}, beta: {desc: null, value: 0.1}, rope_parameters: {value: {beta_fast: 32}}, "
+     "quantization_config: {value: {load_in_4bit: true}}, num_hidden_layers: {value: 2}}",
+     4, STD, None, "beta = 0.1"),
+    ("trl", "{num_generations: 4, num_train_epochs: 3.0, learning_rate: 1e-6, "
+     "reward_funcs: [a, b], chat_template_kwargs: {enable_thinking: false}}", 4, STD, None,
+     "num_train_epochs = 3.0; learning_rate = 1e-06; chat_template_kwargs = "
+     "{'enable_thinking': False}; reward_funcs = ['a', 'b']"),
+    # RLOO is known by what GRPO does not have, and has its own defaults.
+    ("trl", "{per_device_train_batch_size: 8, normalize_advantages: false}", 2, LOO, 8,
+     "beta = 0.05 (default)"),
+    ("trl", "--normalize_advantages --num_generations 4 --beta 0 --reward_clip_range -1 1",
+     4, LOO, None, "normalize_advantages = True; reward_clip_range = [-1, 1]"),
+    ("rloo", "{num_generations: 4, beta: 0.0}", 4, LOO, None, ""),
+    ("verl", f"algorithm.adv_estimator=grpo {N}=8 reward_model.reward_kwargs."
+     "overlong_buffer_cfg.enable=True "
+     "+data.apply_chat_template_kwargs.enable_thinking=False trainer.total_epochs=1 "
+     "actor_rollout_ref.actor.optim.lr=1e-6",
+     8, STD | {"eps": 1e-6}, None,
+     "actor_rollout_ref.actor.optim.lr = 1e-06; data.apply_chat_template_kwargs = "
+     "{'enable_thinking': False}; reward.reward_kwargs.overlong_buffer_cfg.enable = True"),
+    # Hydra's overrides.yaml.
+    ("verl", f"[algorithm.adv_estimator=rloo, {N}=5, +trainer.mine=2, ~data.custom_cls]",
+     5, LOO | {"length": "token-batch"}, None, ""),
 ]  # fmt: skip
 
 
 def whole(trainer, source, folder):
     """Write a training's file, or take its words apart as a shell does."""
-    if not source.startswith("{"):
+    if source[0] not in "{[":
         return {"trainer": trainer, "words": shlex.split(source)}
     (folder / "mine.yaml").write_text(source)
     return {"trainer": trainer, "config": str(folder / "mine.yaml")}
@@ -151,13 +148,46 @@ def test_what_is_typed_comes_before_a_file_and_words_before_theirs(tmp_path):
 def test_what_stands_in_a_probe_is_in_the_trainers_own_names():
     """Last parts will do; what is unknown is named, or refused as misspelt."""
     assert read_training({"trainer": "verl", "rollout.n": 5}).group_size == 5
-    assert read_training({"trainer": "openrlhf", "n_samples_per_prompt": 3}).estimator == (
-        STD | {"eps": 1e-9}
-    )
     alone = {"trainer": "verl", "adv_estimator": "rloo", "rollout.n": 1}
     assert read_training(alone).estimator == {"name": "vanilla", "length": "token-batch"}
-    assert read_training({"max_steps": 10}).uncounted == ("max_steps = 10",)
-    assert read_training({"loss_type": "vespo"}).estimator is None
+
+
+def test_another_trainer_is_given_in_our_own_words():
+    found = read_training({"G": 4, "estimator": "grpo-std", "completions_per_step": 64})
+    assert (found.trainer, found.group_size, found.estimator) == ("other", 4, "grpo-std")
+    assert (found.completions_per_step, found.uncounted) == (64, ())
+    assert found.named == "G = 4, estimator = grpo-std"
+    assert fits(found, 16)
+    assert not fits(found, 24)
+
+
+def test_an_estimator_stands_for_the_trainers_weights():
+    """The loss weights tokens as before, unless the entry says how."""
+    entry = {"name": "affine", "alpha": 0.2, "lambda": 0.1}
+    found = read_training({"num_generations": 1, "estimator": entry})
+    assert (found.group_size, found.estimator) == (1, {**entry, "length": "token-batch"})
+    assert found.named.endswith(f"loss_type = dapo, estimator = {entry}")
+    plain = {"loss_type": "dr_grpo", "estimator": "grpo"}
+    assert read_training(plain).estimator == "grpo"
+    of_sequence = {"name": "grpo", "length": "sequence"}
+    assert read_training({"estimator": of_sequence}).estimator == of_sequence
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"loss_type": "vespo"}, "loss_type = vespo"),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, "multi_objective_aggregat"),
+        ({"trainer": "verl", "n": 4, "adv_estimator": "grpo_passk"}, "= grpo_passk"),
+        ({"trainer": "verl", "n": 4, "adv_estimator": "gdpo"}, "adv_estimator = gdpo"),
+        ({"trainer": "verl", "n": 4, "adv_estimator": "remax"}, ""),
+        ({}, ""),
+    ],
+)
+def test_another_objective_is_named(settings, named):
+    found = read_training(settings).elsewhere
+    assert named in found
+    assert bool(named) == bool(found)
 
 
 def test_without_any_it_is_trl_with_its_defaults():
@@ -176,7 +206,8 @@ def test_the_defaults_are_those_of_the_installed_trl():
     for name, row in rows.items():
         if row.default is not None:
             assert fields[name].default == row.default, name
-        assert row.allows(fields[name].default) or name.startswith("vllm"), name
+        counted = row.allows(fields[name].default)
+        assert counted or row.named or name.startswith("vllm"), name
 
 
 def test_no_two_rows_of_the_table_hold_at_once():
@@ -204,7 +235,7 @@ REFUSED = [
     ("trl", "training_args.bin", "", "scripts are not read: give a mapping"),
     ("trl", "x.yaml", "# num_generations: 8\n", "holds no mapping of settings to values"),
     ("trl", "x.yaml", "- num_generations\n", "holds no mapping of settings to values"),
-    ("trl", "x.yaml", "beta: 0\n", "no num_generations, TRL's group size, was re"),
+    ("trl", "x.yaml", "{beta: 0, mine: 1}", "no num_generations, the group size of TRL"),
     ("trl", "x.yaml", "num_generation: 4\n", "setting num_generation; did you mean num_g"),
     ("trl", None, "--num_generations 8 --loss-tipe grpo", "loss-tipe; did you mean loss_t"),
     ("trl", None, "num_generations=8 gradient_accumalation_stpes=2", "mean gradien"),
@@ -216,8 +247,22 @@ REFUSED = [
     ("trl", "x.yaml", "{num_generations: 8, rl: {eval: {beta: 1}}}", "in the section rl.e"),
     ("trl", "x.yaml", "actor_rollout_ref: {rollout: {n: 8}}", "is a setting of verl; give"),
     ("trl", "x.yaml", "orchestrator: {rollouts_per_example: 16}", "of prime-rl, which is"),
-    ("trl", "x.yaml", "grpo: {num_generations_per_prompt: 16}", "of NeMo-RL; give --tr"),
-    ("trl", "x.yaml", "num_generations: ${n}", "'${n}': give a number above zero"),
+    ("trl", "x.yaml", "grpo: {num_generations_per_prompt: 16}", "of NeMo-RL, which is not"),
+    ("trl", "x.yaml", "num_remains_in_group: 2", "of TRL's GFPO, which is not read"),
+    ("trl", "x.yaml", "{normalize_advantages: true, loss_type: grpo}", "of TRL; give -"),
+    ("rloo", "x.yaml", "{num_generations: 4, scale_rewards: none}", "of TRL; give --t"),
+    ("trl", "x.yaml", "loss_type: drgrpo", "'drgrpo': TRL takes no such; did you mean dr"),
+    ("trl", "x.yaml", "scale_rewards: std", "scale_rewards = 'std': TRL takes no such"),
+    ("trl", "x.yaml", "{num_generations: 4, generation_batch_size: 32, "
+     "per_device_train_batch_size: 8, steps_per_generation: 3}", "= 3: they disagree (per"),
+    ("trl", "x.yaml", "{beta: 0.1, num_processes: 2, generation_batch_size: 8, "
+     "steps_per_generation: 1}", "they disagree"),
+    ("other", "x.yaml", "G: 8", "another trainer is not read; give --G, --co"),
+    ("verl", "x.yaml", f"['~{N}', algorithm.adv_estimator=rloo]", "takes a setting away"),
+    ("verl", "x.yaml", "actor_rollout_ref: {rollout: {n: 4}, actor: {loss_agg_mode: mean}}",
+     "loss_agg_mode = 'mean': verl takes no such"),
+    ("verl", None, f"{N}=1 algorithm.adv_estimator=rloo_vectorized", "gives no gradient"),
+    ("trl", "x.yaml", "num_generations: ${n}", "'${n}': a reference; give the file with v"),
     ("trl", "x.yaml", "num_generations: 8.5", "8.5: give a number above zero"),
     ("trl", "x.yaml", "num_generations: 1", "TRL takes 2 or more"),
     ("trl", "x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "= 0: give"),
@@ -226,24 +271,19 @@ REFUSED = [
     ("trl", "x.yaml", "{num_generations: 8, per_device_train_batch_size: 4, "
      "steps_per_generation: 2}",
      "no whole groups of num_generations = 8; change one, or give --processes"),
-    ("trl", "x.yaml", "{num_generations: 8, generation_batch_size: 32, "
-     "steps_per_generation: 2}", "TRL takes one of them"),
+    ("trl", None, "--num_generations 8 --generation_batch_size 32 "
+     "--steps_per_generation 2", "TRL takes one of them"),
     ("trl", None, "", "no words"),
     ("trl", None, "train.py --num_generations 8", "'train.py' is neither key=value nor --"),
     ("trl", None, "--num_generations 8 16", "8 16: takes one value"),
-    ("trl", None, "--rlhf_type grpo --num_generations 8", "of ms-swift; give --trainer ms"),
-    ("ms-swift", None, "--rlhf_type dpo --num_generations 8", "no training in groups"),
-    ("verl", None, "+trainer.nnodes=1", f"no {N}, verl's group size, was re"),
+    ("trl", None, "--rlhf_type grpo --num_generations 8", "of ms-swift, which is not"),
+    ("trl", None, "--n-samples-per-prompt 8 --num-rollout 3", "SkyRL or slime, which"),
+    ("verl", None, "+trainer.nnodes=1", f"no {N}, the group size of ver"),
     ("verl", None, "--num_generations 8", "give --trainer trl"),
-    ("verl", None, f"~{N}=8", "takes a setting away"),
+    ("verl", None, f"~{N}", "takes a setting away"),
     ("verl", None, f"{N}=3 {MINI}=1 data.train_batch_size=1", "no multiple of 8, which ve"),
     ("verl", None, f"{N}=8 {MINI}=64 data.train_batch_size=32", "fewer than the 512 of a"),
     ("verl", None, f"{N}=8 data.train_batch_size=128", f"of a step ({MINI} = 256 by de"),
-    ("nemo-rl", None, "grpo.num_generations_per_prompt=16 grpo.num_prompts_per_step=8",
-     "no multiple of the 512 of a step (policy.train_global_batch_size = 512 by de"),
-    ("ms-swift", None, "--num_generations 8 --gradient_accumulation_steps 4", "4 completi"),
-    ("openrlhf", None, "--n-samples-per-prompt 8 --num-rollout 3", "of slime, which"),
-    ("openrlhf", None, "--n_samples_per_prompt 7 --train_batch_size 128", "no whole group"),
 ]  # fmt: skip
 
 
@@ -267,8 +307,14 @@ def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypat
     ("settings", "words"),
     [
         ({"trainer": "vrl"}, "training: trainer = 'vrl': no trainer .* did you mean verl"),
-        ({"num_generation": 4}, "did you mean num_generations"),
-        ({"trainer": "verl"}, f"no {N}, verl's group size"),
+        (
+            {"num_generation": 4},
+            "num_generation is no setting of TRL; did you mean num_gene",
+        ),
+        ({"max_steps": 10}, "training: max_steps has no effect on the answer"),
+        ({"trainer": "verl"}, f"no {N}, the group size of verl"),
+        ({"G": 8}, "training: of another trainer no estimator; give --estimator"),
+        ({"trainer": "other", "estimator": "grpo"}, "no G, the group size of another"),
         ({"config": "absent.yaml"}, "absent.yaml: cannot be read"),
         ({"completions_per_step": 12}, "no whole groups of num_generations = 8"),
         ({"completions_per_step": 0}, "completions_per_step = 0"),
@@ -303,25 +349,30 @@ def test_sampling_and_adapter_are_compared_with_the_probes():
         "temperature = 1.0 (default) (the probe's temperature is 0.7)",
         "no use_peft (the probe has an adapter)",
     )
+    kwargs = {"enable_thinking": False}
+    thinking = parse_probe(
+        {**PROBE, "prompts": {"source": "y", "chat": True, "chat_template_kwargs": kwargs}},
+        "p",
+    )
+    like = Training(words=["--num_generations=8", f"--chat_template_kwargs={kwargs}"])
+    assert find_setting(like, thinking).uncounted == ()
+    assert find_setting(other, thinking).uncounted == (
+        "chat_template_kwargs = None (default) (the probe's chat_template_kwargs is "
+        f"{kwargs})",
+    )
     by_hand = Training(trainer="trl", num_generations=8)
     assert find_setting(by_hand, parse_probe(alike, "p")).uncounted == ()
 
 
-def test_no_setting_of_trl_is_taken_for_a_misspelt_one():
-    """All that its parser takes, and settings of verl that are near to others."""
-    trl = pytest.importorskip("trl")
-    classes = (trl.GRPOConfig, trl.ModelConfig, trl.ScriptArguments)
-    names = {field.name for one in classes for field in dataclasses.fields(one)}
-    words = [f"--{name}=1" for name in sorted(names - {"config"})]
-    assert read_given(None, words, TRAINERS["trl"]).keys() > {"num_generations_eval"}
-    ends = ("rollout.name", "actor.ppo_micro_batch_size", "model.lora_alpha")
-    near = [
-        *(f"actor_rollout_ref.{end}" for end in ends),
-        "algorithm.lam",
-        "critic.ppo_epochs",
-    ]
-    words = [f"{name}=1" for name in near]
-    assert [*read_given(None, words, TRAINERS["verl"])] == near
+def test_the_lists_of_names_are_those_of_the_installed_trl():
+    pytest.importorskip("trl")
+    script = runpy.run_path(str(Path(__file__).parents[2] / ".ci/trainer_names.py"))
+    for key, name in (("trl", "grpo"), ("rloo", "rloo")):
+        table = {*TRAINERS[key].spellings} - {"processes", "num_processes", "config"}
+        assert TRAINERS[key].own_names - {"processes", "num_processes", "config"} == (
+            script["names_of_trl"](name)
+        )
+        assert table <= script["names_of_trl"](name)
 
 
 COUNTS = st.integers(1, 12)
@@ -433,5 +484,5 @@ def test_a_mutated_file_is_read_right_or_refused(tmp_path, tree, more):
     except InputError:
         return
     values = yaml.safe_load(path.read_text())
-    assert found.group_size == int(values["num_generations"]) > 1
+    assert found.group_size == int(values.get("num_generations", 8)) > 1
     assert (not values.get("beta")) == ("beta" not in str(found.uncounted))

@@ -67,7 +67,7 @@ init model sums.jsonl --out link.yaml          | link.yaml: exists
 init model sums.jsonl --out no/x.yaml          | no/x.yaml: cannot be written
 init model words.jsonl --reward integer        | reward failed on prompt q
 init model sums.jsonl --max-tokens 0           | '0' is no number of tokens
-init model sums.jsonl --from model             | no training_args.bin in it
+init model sums.jsonl --from model             | unrecognized arguments: --from
 advise small.yaml --budget 0                   | argument --budget:
 advise tiny/base smollm2/icl --fresh           | of several runs there is a line each
 advise tiny/base --budget 512                  | is measured, and nothing more is drawn
@@ -76,11 +76,15 @@ advise tiny/base probes/bonsai.yaml            | no probe probes/bonsai.yaml
 advise tiny/base gsm8k/qwen-instruct           | qwen-instruct: no finished run; measure
 advise tiny/base --checkpoints no-*            | --checkpoints no-*: no such folder
 advise tiny/base smollm2/icl --checkpoints x   | --checkpoints: of which probe?
-advise small.yaml --config x.yaml              | --config: of which trainer? add --trainer
-advise small.yaml --training n=8               | --training: of which trainer? add --trainer
-advise small.yaml --trainer swift              | no trainer swift; did you mean ms-swift?
+advise small.yaml --config x.yaml              | x.yaml: cannot be read
+advise small.yaml --training n=8               | no num_generations, the group size of TRL
+advise small.yaml --trainer swift              | no trainer swift; known: trl, rloo, verl
+advise small.yaml --estimator '[grpo]'         | '[grpo]' is no entry; give a name
+advise small.yaml --estimator grpo             | no G, the group size of another trainer
+advise small.yaml --estimator grpo --G 1       | grpo gives no gradient there; it takes 2
+advise small.yaml --estimator gprpo --G 4      | unknown gprpo; did you mean grpo?
 advise small.yaml --trainer verl --processes 2 | --processes: the batch of verl is
-advise small.yaml --trainer trl --training --beta 0 | no num_generations, TRL's group size
+advise small.yaml --training --beta 0 --mine 1 | no num_generations, the group size of TRL
 rollouts log.jsonl --fail-on truncated=0.3     | these logs do not tell truncated
 rollouts log.jsonl --fail-on quiet=0.5         | silent
 rollouts log.jsonl --fail-on silent=2          | give a share from 0 to 1
