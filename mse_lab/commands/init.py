@@ -25,7 +25,7 @@ def add_arguments(parser: Parser) -> None:
     for field in ("problem", "answer"):
         help = f"the column of the {field}, dotted if it is inside another; default: usual"
         parser.add_argument(f"--{field}", metavar="COLUMN", help=help)
-    help = "a built-in reward, or module:function; default: one that reads the answers"
+    help = "a built-in reward, or module:function; default: of answers that are numbers"
     parser.add_argument("--reward", metavar="NAME", help=help)
     help = (
         "whether prompts go through the tokenizer's chat template; default: if it has one"
@@ -35,8 +35,6 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--max-tokens", type=max_tokens, metavar="N", help=help)
     help = "the text around a problem: a template's name or a text file with {problem}"
     parser.add_argument("--template", metavar="FILE", help=help)
-    help = "a folder of TRL's trainer: length, temperature and the training are its own"
-    parser.add_argument("--from", type=Path, dest="source", metavar="FOLDER", help=help)
     help = "the probe; default: MODEL's name, .yaml"
     parser.add_argument("--out", type=_new_file, metavar="FILE", help=help)
 
@@ -47,11 +45,6 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.formatting import wrap
     from mse_lab.report.rendering import screen_width
 
-    trained = {}
-    if arguments.source is not None:
-        from mse_lab.policy.trainer_arguments import read_arguments
-
-        trained = read_arguments(arguments.source)
     given = {"problem": arguments.problem, "answer": arguments.answer}
     wanted = Wanted(
         fields={field: column for field, column in given.items() if column is not None},
@@ -59,7 +52,6 @@ def execute(arguments: Namespace) -> int:
         chat=arguments.chat,
         max_tokens=arguments.max_tokens,
         template=arguments.template,
-        arguments=trained,
     )
     said = write_new(arguments.model, arguments.prompts, arguments.out, ROOT, wanted)
     for line in said.splitlines():

@@ -6,7 +6,6 @@ loaded. An existing file is left as it is.
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,6 @@ import yaml
 from mse_lab.config.probe_files import load_probe
 from mse_lab.config.prompt_templates import TEMPLATES, load_template
 from mse_lab.config.schema import Fields, Prompts
-from mse_lab.config.trainers import TRAINERS
 from mse_lab.console import COMMAND_PREFIX, writing
 from mse_lab.data.first_prompt import describe_first, find_mark
 from mse_lab.data.prompts import (
@@ -50,11 +48,7 @@ CONTEXTS = ("max_position_embeddings", "n_positions")
 # Tokens of an answer that is part of a chat or has steps, and of any other.
 LONG, SHORT = 256, 16
 
-# What only mathematics has; and what a completion may be equal to.
-LATEX = re.compile(r"\\[A-Za-z]+|\$[^$]+\$|\\\(")
-MOST_WORDS = 5
-
-MATH_TRIED = 100  # Answers that math-verify is tried on, in some seconds.
+BOX = "\\boxed{"  # Where a worked solution has its answer.
 
 
 class Wanted(NamedTuple):
@@ -65,7 +59,6 @@ class Wanted(NamedTuple):
     chat: bool | None = None
     max_tokens: int | None = None
     template: str | None = None
-    arguments: Mapping[str, Any] = {}  # Those of TRL's trainer.
 
 
 NOTHING_ASKED = Wanted()
@@ -107,41 +100,18 @@ def _reads(reward: str, prompts: Sequence[Prompt]) -> bool:
     return False
 
 
-def _is_brief(answer: str) -> bool:
-    """Whether a completion may be equal to an answer: a word or name, no sentence.
-
-    >>> [_is_brief(one) for one in ("New York City", "5 cm", "It is 7", "So 7.")]
-    [True, True, False, False]
-    """
-    words = len(answer.split())
-    sentence = (words > 1 and answer[-1:] in ".!?") or (
-        words > 2 and any(map(str.isdigit, answer))
-    )
-    return words <= MOST_WORDS and "\n" not in answer and not sentence
-
-
 def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
-    """Choose a built-in reward that reads every answer and that a completion can meet."""
+    """Choose a built-in reward that reads every answer: of numbers, or boxed ones."""
     for reward in ("integer", "gsm8k"):
         if _reads(reward, prompts):
             return reward
-    answers = [str(prompt.record["answer"]).strip() for prompt in prompts]
-    brief = [*map(_is_brief, answers)]
-    latex = [bool(LATEX.search(one)) for one in answers]
-    if any(latex) and all(a or b for a, b in zip(brief, latex, strict=True)):
-        try:
-            load_reward("math")
-        except InputError:  # What it needs is not installed; a run says so.
-            return "math"
-        if _reads("math", prompts[:MATH_TRIED]):
-            return "math"
-    elif all(brief):
-        return "exact"
-    longest = max(answers, key=len)
+    answers = [str(prompt.record["answer"]) for prompt in prompts]
+    if all(BOX in answer for answer in answers):
+        return "math"
     raise InputError(
-        f"{column} = {shown(longest)}: no built-in reward reads such answers, and a "
-        "completion would hardly be equal to one; name a reward by --reward, such as "
-        "module:function"
+        f"{column} = {shown(max(answers, key=len))}: no number, alone, after #### or in "
+        f"{BOX}}}: name the reward by --reward: contains (the answer among other words), "
+        "exact, math (LaTeX), or module:function"
     )
 
 
@@ -225,30 +195,6 @@ def _from_folder(folder: Path, name: str) -> str:
     return os.path.relpath(name, folder) if relative else name
 
 
-def _of_trl(arguments: Mapping[str, Any]) -> str:
-    """Write the key `training` of TRL's own arguments: what is not its default."""
-    trainer = TRAINERS["trl"]
-    if not arguments:
-        return "# training: null  # null for TRL's defaults"
-    settings = {name: arguments.get(name) for name in trainer.settings}
-    # The trainer has worked these out of one another.
-    drawn, each = (
-        settings.pop("generation_batch_size"),
-        settings["per_device_train_batch_size"],
-    )
-    steps = settings["steps_per_generation"] or settings["gradient_accumulation_steps"]
-    if drawn and each and steps:
-        settings["processes"] = drawn // (each * steps)
-    always = {trainer.size, "scale_rewards", "loss_type", *trainer.batch.step}
-    given = {name: value for name, value in settings.items() if value is not None}
-    for name, row in trainer.settings.items():
-        others = {key: value for key, value in given.items() if key != name}
-        usual = given.get(name) == trainer.value(name, others)
-        if row.probe or (usual and name not in always):
-            given.pop(name, None)
-    return _yaml(training={"trainer": "trl", **given})
-
-
 def _fill_in(
     model: str, prompts: str, out: Path, read: _Read, root: Path, wanted: Wanted
 ) -> str:
@@ -261,9 +207,6 @@ def _fill_in(
     if template not in TEMPLATES:
         load_template(template, root)  # Refused if it is none.
         template = _from_folder(out.parent, template)
-    trained = wanted.arguments
-    tokens = wanted.max_tokens or trained.get("max_completion_length")
-    temperature = trained.get("temperature", 1.0)
     return Template(read_text(TEXT)).substitute(
         file=out,
         reward=_yaml(reward=read.reward),
@@ -271,13 +214,9 @@ def _fill_in(
         fields=_yaml(fields=read.fields.model_dump()),
         template=_yaml(template=template),
         chat=_yaml(chat=chat),
-        max_new_tokens=tokens
+        max_new_tokens=wanted.max_tokens
         or _most_tokens(model, LONG if chat or has_steps else SHORT, root),
-        temperature="# temperature: 1.0"
-        if temperature == 1
-        else _yaml(temperature=temperature),
         path=_yaml(path=_from_folder(out.parent, model)),
-        training=_of_trl(trained),
     )
 
 

@@ -13,7 +13,6 @@ import run_mse
 from mse_lab.commands.run import NEXT
 from mse_lab.config.probe_files import load_probe
 from mse_lab.config.schema import Probe
-from mse_lab.config.training import find_setting
 from mse_lab.data.new_probe import Wanted, write_new
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward
@@ -69,8 +68,8 @@ REWARDS = [
     (["1,024", 5], ("integer", "none", 16)),
     (["so\n#### 3.5", "6"], ("gsm8k", "word-problem", 256)),
     (WORKED, ("math", "none", 256)),
-    (["\\frac{1}{2}", "0.5", "x^2"], ("math", "none", 256)),
-    (["yes", "New York City"], ("exact", "none", 16)),
+    (["\\frac{1}{2}", "0.5", "x^2"], None),
+    (["yes", "New York City"], None),
     (["I think that it is a nice day.", "1"], None),
     (["So the answer is 7.", "It is 8"], None),
     (["def f():\n    return 1"], None),
@@ -84,7 +83,7 @@ def test_the_reward_is_one_that_a_completion_can_meet(answers, chosen):
     rows = [{"question": f"{at}?", "solution": one} for at, one in enumerate(answers)]
     write_lines(Path("sums.jsonl"), rows)
     if chosen is None:
-        with pytest.raises(InputError, match="no built-in reward reads such answers"):
+        with pytest.raises(InputError, match="name the reward by --reward: contains"):
             written()
         assert not Path("my-model.yaml").exists()
         assert written(reward="contains").reward == "contains"
@@ -169,23 +168,6 @@ def test_what_is_asked_for_comes_first(capsys):
     said = capsys.readouterr().out
     assert r"first prompt, sums-0000, as the model gets it: 'Q: 1 + 0?\nA:'" in said
     assert "rewards: 1 for its reference answer '1', 0 for '2'\n" in said
-
-
-def test_a_training_of_trls_is_taken_over():
-    """Its length, temperature, and what of its arguments is not TRL's default."""
-    kept = {"num_generations": 4, "scale_rewards": "none", "loss_type": "dr_grpo",
-            "top_p": 0.9, "per_device_train_batch_size": 8,
-            "gradient_accumulation_steps": 2}  # fmt: skip
-    trained = {**kept, "temperature": 0.7, "max_completion_length": 33, "beta": 0.0,
-               "steps_per_generation": 2, "generation_batch_size": 64}  # fmt: skip
-    probe = written(arguments=trained)
-    assert (probe.sampling.temperature, probe.sampling.max_new_tokens) == (0.7, 33)
-    found = find_setting(probe.training, probe)
-    assert (found.group_size, found.estimator) == (4, {"name": "centred"})
-    assert (found.completions_per_step, found.uncounted) == (64, ("top_p = 0.9",))
-    assert probe.training.model_extra == {**kept, "processes": 4}
-    again = written(out="b.yaml", arguments=trained, max_tokens=5)
-    assert again.sampling.max_new_tokens == 5
 
 
 def test_what_stands_behind_a_hash_is_the_default():
