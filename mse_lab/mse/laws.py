@@ -1,13 +1,14 @@
 """Exact laws: a prompt's moments -> the MSE of an estimator at any group size G.
 
-Four estimators have a law for any rewards (letters as in `moments.py`),
+Some estimators have a law for any rewards (letters as in `moments.py`),
 
     baseline b      (A - 2 b B + b^2 S - ||g||^2) / G
-    GRPO-type       T / G + zeta / (G (G-1))
+    affine          that of b = alpha + lambda V, and lambda^2 zeta / (G (G-1))
 
-with equality: g_hat_GRPO = g_hat_oracle - (1/(G(G-1))) sum_{i != j} W_i (Z_j - V), the two
-parts are uncorrelated, and the second has mean squared norm zeta / (G(G-1)). This is
-Theorem 2 of arXiv 2603.01162 with its O() made an equality.
+with equality: with the mean m_i of the others' rewards in the place of V, g_hat differs by
+-(lambda/(G(G-1))) sum_{i != j} W_i (Z_j - V), which is not correlated with the rest, and
+has the mean squared norm lambda^2 zeta / (G(G-1)). GRPO-type is alpha = 0 and lambda = 1,
+T / G + zeta / (G(G-1)): Theorem 2 of arXiv 2603.01162 with its O() made an equality.
 
 For rewards of two values, made 0 and 1 by a shift and a factor, four numbers give the law
 of every reward-only, group-local estimator.
@@ -51,10 +52,22 @@ from mse_lab.mse.moments import Moments, OnePoolMoments
 # Completions up to which coefficients are tabulated for all counts of right ones.
 MOST_COUNTS = 2048
 
+
+def affine_law(
+    alpha: Floats | float, factor: Floats | float, moments: Moments, size: int
+) -> Floats:
+    """Evaluate the MSE of w_i = Z_i - alpha - factor m_i, m_i the mean of the others.
+
+    `factor` is lambda, at G = 1 zero; the two may be other numbers for each prompt.
+    """
+    mse = moments.affine_baseline(alpha, factor) / size
+    return mse if size == 1 else mse + factor**2 * moments.zeta / (size * (size - 1))
+
+
 # Moments and G -> the MSE, of estimators that are unbiased whatever the rewards.
 LAWS: dict[str, Callable[[Moments, int], Floats]] = {
-    "vanilla": lambda one, size: one.constant_baseline(0.0) / size,
-    "grpo": lambda one, size: one.trace_oracle / size + one.zeta / (size * (size - 1)),
+    "vanilla": partial(affine_law, 0.0, 0.0),
+    "grpo": partial(affine_law, 0.0, 1.0),
     "oracle": lambda one, size: one.trace_oracle / size,
     "best-constant": lambda one, size: one.trace_best / size,
 }
@@ -225,10 +238,12 @@ class BinaryLaw:
         return Law(second, law.slope / self.span, law.slope_alone / self.span)
 
 
-def _scaled(name: str, size: int, factor: float) -> Callable[[Moments], Law]:
+def _scaled(
+    mse: Callable[[Moments, int], Floats], size: int, factor: float
+) -> Callable[[Moments], Law]:
 
     def law(moments: Moments) -> Law:
-        second = LAWS[name](moments, size) + moments.gradient2
+        second = mse(moments, size) + moments.gradient2
         slope = np.full_like(second, factor)
         return Law(factor**2 * second, slope, slope)
 
@@ -243,10 +258,12 @@ def find_law(
     None where it has none: its weights depend on lengths, norms, the value or other
     prompts, or rewards are not `binary`, each one of the two `values`.
     """
+    if estimator.affine is not None:
+        return _scaled(partial(affine_law, *estimator.affine), size, 1.0)
     if estimator.name in LAWS:
-        return _scaled(estimator.name, size, 1.0)
+        return _scaled(LAWS[estimator.name], size, 1.0)
     if estimator.name == "centred":
-        return _scaled("grpo", size, (size - 1) / size)
+        return _scaled(LAWS["grpo"], size, (size - 1) / size)
     four_numbers = estimator.reward_only and estimator.group_local
     if estimator.binary and values != WRONG_RIGHT:
         return None

@@ -43,7 +43,7 @@ from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.constants import Constants, mse_times_budget
-from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw
+from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, affine_law
 from mse_lab.mse.prompt_samples import raise_to_zero
 from mse_lab.mse.prompt_table import PromptTable
 
@@ -115,6 +115,14 @@ class Aim(NamedTuple):
         noise = mse_times_budget(name, constants, group_size)
         return cls(noise, constants.gradient2, constants.gradient2, None)
 
+    @classmethod
+    def of_prompts(cls, table: PromptTable, mse_P: Floats, group_size: int) -> Self:
+        """Take the aim of an unbiased estimator, by the MSE of a group of each prompt."""
+        constants = table.samples
+        own = table.prompt_samples.means(group_size * mse_P)
+        noise = group_size * constants.nonnegative_c1 + own
+        return cls(noise, constants.gradient2, constants.gradient2, None)
+
     def cost(self, completions: float) -> Floats:
         """Steps at N completions each, in proportion; at N = 0 completions instead."""
         if self.cosine2 is None:
@@ -139,6 +147,19 @@ def without_batch(entry: EstimatorEntry) -> EstimatorEntry:
     return name if [*kept] == ["name"] else kept
 
 
+def is_constant(entry: EstimatorEntry) -> bool:
+    """Whether a baseline does not look at the group, so that its best G is 1.
+
+    >>> is_constant("batch-mean"), is_constant({"name": "constant", "alpha": 0.2})
+    (True, True)
+    """
+    kept = without_batch(entry)
+    if kept in CONSTANT:
+        return True
+    coefficients = find_estimator(kept).affine
+    return coefficients is not None and not coefficients[1]
+
+
 def find_aims(
     table: PromptTable, entry: EstimatorEntry, sizes: Sequence[int]
 ) -> dict[int, Aim]:
@@ -156,9 +177,13 @@ def find_aims(
     if entry in CONSTANT:
         return {size: Aim.of_unbiased(constants, str(entry), size) for size in sizes}
     estimator = find_estimator(entry)
+    sizes = [size for size in sizes if size >= estimator.smallest_group]
     if estimator.name in GRPO_TYPE:
+        return {size: Aim.of_unbiased(constants, "grpo", size) for size in sizes}
+    if (two := estimator.affine) is not None:
         return {
-            size: Aim.of_unbiased(constants, "grpo", size) for size in sizes if size > 1
+            size: Aim.of_prompts(table, affine_law(*two, table.moments, size), size)
+            for size in sizes
         }
     directions = law_directions(table, estimator, sizes)
     return {
@@ -205,9 +230,11 @@ def completions_needed(entry: EstimatorEntry | None, size: int) -> int:
     (19, 0)
     """
     kept = None if entry is None else without_batch(entry)
-    if kept is None or kept in CONSTANT or not _takes_rewards_alone(find_estimator(kept)):
+    if kept is None or kept in CONSTANT:
         return 0
-    if find_estimator(kept).name in GRPO_TYPE:
+    estimator = find_estimator(kept)
+    linear = estimator.name in GRPO_TYPE or estimator.affine is not None
+    if linear or not _takes_rewards_alone(estimator):
         return 0
     return size + MORE_THAN_A_GROUP
 
@@ -248,7 +275,7 @@ def costs_of_loss(
     Returns:
         Size -> cost (S,); empty where no law gives it at the present size.
     """
-    if without_batch(entry) in CONSTANT:
+    if is_constant(entry):
         sizes = {1, *sizes}
     aims = find_aims(table, entry, sorted({*sizes, present}))
     if present not in aims:

@@ -51,6 +51,20 @@ class Moments:
             - self.gradient2
         )
 
+    def affine_baseline(self, alpha: Floats | float, factor: Floats | float) -> Floats:
+        """E[(Z-b)^2 ||W||^2] - ||g||^2 at b = alpha + factor V; at (0, 1) it is T."""
+        by_value = self.value_reward_norm2 - alpha * self.value_norm2
+        return (
+            self.constant_baseline(alpha)
+            - 2 * factor * by_value
+            + factor**2 * self.value2_norm2
+        )
+
+    @property
+    def value_norm2(self) -> Floats:
+        """V S."""
+        return self.value * self.norm2
+
     @property
     def value_reward_norm2(self) -> Floats:
         """V B."""
@@ -64,7 +78,7 @@ class Moments:
     @property
     def trace_oracle(self) -> Floats:
         """T = tr Sigma_oracle."""
-        return self.constant_baseline(self.value) - self.value_variance * self.norm2
+        return self.affine_baseline(0.0, 1.0)
 
     @property
     def trace_best(self) -> Floats:
@@ -91,9 +105,15 @@ class OnePoolMoments(Moments):
     The product of two estimates is then biased, so products are estimates of their own.
     """
 
+    value_by_norm2: Floats  # V S.
     value_by_reward_norm2: Floats  # V B.
     value2_by_norm2: Floats  # V^2 S.
     variance_by_norm2: Floats  # Var(Z) S.
+
+    @property
+    def value_norm2(self) -> Floats:
+        """V S."""
+        return self.value_by_norm2
 
     @property
     def value_reward_norm2(self) -> Floats:
@@ -104,12 +124,6 @@ class OnePoolMoments(Moments):
     def value2_norm2(self) -> Floats:
         """V^2 S."""
         return self.value2_by_norm2
-
-    @property
-    def trace_oracle(self) -> Floats:
-        """T = tr Sigma_oracle."""
-        residuals2 = self.reward2_norm2 - 2 * self.value_reward_norm2 + self.value2_norm2
-        return residuals2 - self.gradient2
 
     @property
     def zeta(self) -> Floats:

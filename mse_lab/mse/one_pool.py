@@ -13,6 +13,7 @@ c (N-c) / (N (N-1)) times the difference of the mean scores of right and wrong o
 A product of expectations is estimated by a mean over different completions. With the Gram
 matrix K, and letters as in `moments.py`,
 
+    V S      mean of Z_j K_ii over i != j
     V B      mean of Z_j Z_i K_ii over i != j
     V^2 S    mean of Z_j Z_k K_ii over different i, j, k
     Var(Z) S mean of Z_j^2 K_ii over i != j, less V^2 S
@@ -304,6 +305,7 @@ def sample_moments(stack: Stack) -> OnePoolMoments:
         value_variance=variance_Q / count,
         value_trials=np.full(len(rewards_QN), count),
         learning=_learning(stack),
+        value_by_norm2=mean(others_QK, 2),
         value_by_reward_norm2=mean(rewards_QK * others_QK, 2),
         value2_by_norm2=value2_norm2,
         variance_by_norm2=mean(squares_QK, 2) - value2_norm2,

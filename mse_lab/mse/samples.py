@@ -46,6 +46,7 @@ _POWERS = {
     "value_variance": 2,
     "value_trials": 0,
     "learning": 2,
+    "value_by_norm2": 1,
     "value_by_reward_norm2": 1,
     "value2_by_norm2": 1,
     "variance_by_norm2": 1,

@@ -7,26 +7,30 @@ import pytest
 from scipy import stats
 
 from enumerated import random_enumerated
+from every_estimator import EVERY
 from mse_lab.estimators import ESTIMATORS, find_estimator
 from mse_lab.mse.laws import LAWS, find_law
 from mse_lab.mse.moments import Moments
 
 WITH_LAW = [
     name
-    for name, estimator in ESTIMATORS.items()
+    for name, estimator in EVERY.items()
     if name in LAWS or (estimator.reward_only and estimator.group_local)
 ]
+WHATEVER_REWARDS = [name for name in WITH_LAW if name in LAWS or EVERY[name].affine]
 
 
 POLICIES = {
     "binary": random_enumerated(np.random.default_rng(0)),
     "graded": random_enumerated(np.random.default_rng(0), rewards=(0.9, -0.4, 0.2, 0.1)),
 }
-KINDS = [("binary", name) for name in WITH_LAW] + [("graded", name) for name in LAWS]
+KINDS = [("binary", name) for name in WITH_LAW]
+KINDS += [("graded", name) for name in WHATEVER_REWARDS]
 
 
 def test_the_list_is_not_empty():
     assert {"centred", "grpo-std", "maxrl", "median", "pass-at-k"} <= set(WITH_LAW)
+    assert {"affine(alpha=0.2, lambda=0.4)", "constant(alpha=0.3)"} < {*WHATEVER_REWARDS}
 
 
 def hold(law, policy, estimator, size):
@@ -39,13 +43,16 @@ def hold(law, policy, estimator, size):
     np.testing.assert_allclose(mse, policy.mse(estimator, size), rtol=1e-9)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize(("kind", "name"), KINDS)
 def test_law_is_the_enumerated_one(kind, name, size):
-    estimator = ESTIMATORS[name]
+    estimator = EVERY[name]
     if size < (4 if name == "pass-at-k" else estimator.smallest_group):
         pytest.skip("not defined for so small a group")
     law = find_law(estimator, size, binary=kind == "binary")
+    if size == 1 and name not in WHATEVER_REWARDS:
+        assert law is None
+        return
     hold(law, POLICIES[kind], estimator, size)
 
 
@@ -71,10 +78,13 @@ def test_certain_prompts_need_no_limit(name, value):
     moments = Moments(
         norm2, value * norm2, value * norm2, np.array([value]), 0 * norm2, 0 * norm2
     )
-    law = find_law(ESTIMATORS[name], 4, binary=True)(moments)
+    law = find_law(EVERY[name], 4, binary=True)(moments)
     assert np.isfinite(law.second).all()
     assert np.isfinite(law.slope).all()
-    expected = {"vanilla": value * 3 / 4, "pass-at-k": law.second[0]}.get(name, 0.0)
+    expected = law.second[0] if name == "pass-at-k" else 0.0
+    if coefficients := EVERY[name].affine:
+        alpha, part = coefficients
+        expected = (value - alpha - part * value) ** 2 * 3 / 4
     np.testing.assert_allclose(law.second[0], expected, atol=1e-12)
 
 
@@ -109,7 +119,7 @@ def test_laws_at_estimated_values_have_no_bias(name):
     p^2 (1-p)^2 and p (1-p), with k = c (n-c) / (n (n-1)) of a half.
     """
     size, half, p = 4, 5, 0.23
-    law = find_law(ESTIMATORS[name], size, binary=True)
+    law = find_law(EVERY[name], size, binary=True)
     truth = Moments(*np.array([[2.0], [0.3], [0.3], [p], [p * (1 - p)], [0.7]]))
     counts = np.indices((half + 1, half + 1)).reshape(2, -1)
     chance = stats.binom.pmf(counts, half, p).prod(0)

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from mse_lab.config.training import DEFAULT
+from mse_lab.estimators import find_estimator
+from mse_lab.mse.laws import find_law
 from mse_lab.mse.loss import (
     Aim,
     costs_of_loss,
     find_aims,
     find_direction,
     is_bracketed,
+    is_constant,
     without_batch,
 )
 from mse_lab.mse.pools import Pools
@@ -99,6 +102,27 @@ def test_a_loss_without_a_law_has_no_cost():
     assert costs_of_loss(table, DEFAULT.estimator, 8, [4], 0) == {}
     assert set(costs_of_loss(table, "vanilla", 8, [4], 0)) == {1, 4, 8}
     assert set(find_aims(table, "grpo", [1, 2])) == {2}
+
+
+AFFINE = [(0.0, 0.0), (0.0, 1.0), (0.3, 0.0), (0.1, 0.4), (-0.2, 1.3)]
+
+
+@pytest.mark.parametrize(("alpha", "part"), AFFINE, ids=str)
+def test_an_affine_baselines_aim_is_its_law_over_random_prompts(alpha, part):
+    """c1 G and G times the law's mean; as vanilla and GRPO-type where it is these."""
+    design = choose(population(np.random.default_rng(1)), np.arange(40))
+    table, entry = ExactTable.of(design), {"name": "affine", "alpha": alpha, "lambda": part}
+    aims = find_aims(table, entry, [1, 2, 5])
+    assert [*aims] == ([2, 5] if part else [1, 2, 5])
+    assert is_constant(entry) == (not part)
+    for size, aim in aims.items():
+        law = find_law(find_estimator(entry), size, binary=True)(design.moments())
+        mean = (law.second - design.moments().gradient2).mean()
+        np.testing.assert_allclose(aim.noise, size * (table.samples.c1 + mean), rtol=1e-12)
+        assert aim.cost(7.0) == pytest.approx(aim.noise + 7 * table.samples.gradient2)
+    other = {(0.0, 0.0): "vanilla", (0.0, 1.0): "grpo"}.get((alpha, part))
+    for size, aim in find_aims(table, other, [2, 5]).items() if other else ():
+        np.testing.assert_allclose(aim.noise, aims[size].noise, rtol=1e-12)
 
 
 def test_the_best_size_is_bracketed_where_cost_rises_at_the_last():

@@ -121,6 +121,7 @@ def figures_of(sample):
         found.trace_oracle,
         found.zeta,
         found.value_variance,
+        found.value_norm2,
         *sample.gradient_D,
     ]
 
@@ -143,6 +144,7 @@ def truth_of(rewards_C, total):
         PROBABILITY_C @ ((rewards_C - value) ** 2 * norms2) - gradient @ gradient,
         variance * norm2 + gradient @ gradient,
         variance / total,
+        value * norm2,
         *gradient,
     ]
 

@@ -79,10 +79,11 @@ def test_blocks_of_a_prompt_are_not_biased():
             moments.trace_oracle[0],
             moments.zeta[0],
             moments.value_variance[0],
+            moments.value_norm2[0],
         ]
 
     truth = truth_of(BINARY, 9)
-    exact = [truth[5], truth[8], truth[9], truth[10]]
+    exact = [truth[5], *truth[8:12]]
     np.testing.assert_allclose(expected(pools, figures), exact, atol=1e-12)
     found = expected(pools, law_figures("grpo-std", 5))
     np.testing.assert_allclose(found, law_truth("grpo-std", 5), atol=1e-11)
