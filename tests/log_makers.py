@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pandas as pd
 
-from mse_lab.logs.groups import make_groups
 from mse_lab.logs.read_logs import read_log
+from mse_lab.logs.reward_groups import make_groups
 from mse_lab.logs.summary import Summary
+from mse_lab.logs.summary import summarise as summary_of
 
 
 def write_lines(path, records):
@@ -99,7 +100,8 @@ def read(given, columns=None, **settings):
         columns,
         partial_ok=settings.pop("partial", False),
     )
-    return Summary(log, make_groups(log, settings.pop("group_size", None)), **settings)
+    groups = make_groups(log, settings.pop("group_size", None))
+    return Summary(**summary_of(log, groups, **settings))
 
 
 def groups_of(*rewards, **more):

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mse_lab.errors import InputError, is_count, is_share, shown
+from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.logs.forms import GivenColumns, check_columns
-from mse_lab.logs.groups import make_groups
 from mse_lab.logs.read_logs import read_log
-from mse_lab.logs.summary import Summary
+from mse_lab.logs.reward_groups import make_groups
+from mse_lab.logs.summary import Summary, summarise
 from mse_lab.logs.verdicts import verdicts_as_dicts
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class Rollouts(Summary):
 
     @cached_property
     def forecast(self) -> pd.DataFrame:
-        """Share of zero-variance groups at each size, and whether a model gives it."""
+        """Share of zero-variance groups at each size up to that of the log."""
         names = ("zero_variance", "zero_variance_low", "zero_variance_high")
-        rows = [(row.group_size, *row.zero_variance, row.model) for row in self.forecasts]
-        return pd.DataFrame(rows, columns=["group_size", *names, "model"])
+        rows = [(row.group_size, *row.zero_variance) for row in self.forecasts]
+        return pd.DataFrame(rows, columns=["group_size", *names])
 
     def plot(self) -> "Figure":
         """Draw the figure of the log: a notebook shows it, `savefig` writes it."""
@@ -60,7 +60,7 @@ class Rollouts(Summary):
     def __repr__(self) -> str:
         from mse_lab.report.rollouts_report import rollouts_headline
 
-        return f"Rollouts of {self.log.source.name}: {rollouts_headline(self)}"
+        return f"Rollouts of {one_line(self.log.source.name)}: {rollouts_headline(self)}"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -81,18 +81,22 @@ def rollouts(
     group_size: int | None = None,
     partial: bool = False,
     level: float = 0.95,
+    outcome: str | None = None,
 ) -> Rollouts:
     """Summarise the rollouts that a trainer has written.
 
     Args:
         source: A folder, files, or a data frame, in a form that `mse-lab rollouts` reads.
         columns: The file's columns, dotted where they are nested, by the names of a
-            record (`probe/records.py`): `prompt_id`, `prompt`, `group`, `step`, `reward`
+            record (`records/records.py`): `prompt_id`, `prompt`, `group`, `step`, `reward`
             (several add up, `0.5*format` by a weight), `completion`, `token_ids`, `mask`,
             `length`, `truncated`, `log_probs`, `engine_log_probs`, `advantage`.
         group_size: G, where no column identifies a group: they are blocks, by order.
-        partial: Whether a file that ends early is read up to there.
+        partial: Whether a file that ends early is read up to there, and completions without
+            a reward are left out however many they are.
         level: Coverage of the intervals, between 0 and 1.
+        outcome: The part of the reward that says whether a completion is right; by default
+            the one with the fewest values.
 
     Raises:
         InputError: There are no rollouts, or they cannot be read; the message says why.
@@ -105,4 +109,4 @@ def rollouts(
     given = source if isinstance(source, pd.DataFrame) else _paths(source)
     log = read_log(given, named, partial_ok=partial)
     groups = make_groups(log, group_size)
-    return Rollouts(log, groups, level)
+    return Rollouts(**summarise(log, groups, level, outcome))

@@ -48,11 +48,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--columns", metavar="OURS=YOURS,...", help=help)
     help = "completions of a group, where no column identifies groups"
     parser.add_argument("--group-size", type=group_size, metavar="G", help=help)
-    help = "read a file that ends early up to there"
+    help = "read a file that ends early up to there; leave out all that has no reward"
     parser.add_argument("--partial", action="store_true", help=help)
+    help = "the part of the reward that says whether a completion is right"
+    parser.add_argument("--outcome", metavar="PART", help=help)
     parser.add_options("--json")
     parser.add_argument("--markdown", action="store_true", help="for an issue or a page")
-    help = "exit with 1 where a verdict says LOOK: silent=0.5,truncated=0.1,copies,drift"
+    help = "exit with 1 where a verdict says LOOK: silent=0.5,truncated=0.1,drift,parts"
     parser.add_argument("--fail-on", type=limits, default={}, metavar="KEY[=X]", help=help)
 
 
@@ -67,6 +69,7 @@ def execute(arguments: Namespace) -> int:
         columns=parse_columns(arguments.columns) if arguments.columns else None,
         group_size=arguments.group_size,
         partial=arguments.partial,
+        outcome=arguments.outcome,
     )
     logs = replace(logs, limits=arguments.fail_on)
     show_status()

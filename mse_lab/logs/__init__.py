@@ -1,12 +1,15 @@
 """A trainer's rollouts, read by the one record of a completion and summarised.
 
-forms      which columns of a file are a record's
-find_logs  the files of a log, each once; what TRL says of its evaluations
-collect    completions, as a few numbers of each
-trl        TRL's files: which steps trained, which columns are rewards
-groups     completions -> groups of a prompt
-values     groups -> values of prompts, drift
-forecast   zero-variance groups at other sizes
-summary    every number of the screen
-verdicts   findings, and what to do
+forms          which columns of a file are a record's
+trl_state      what TRL says of a training's evaluations and reward functions
+find_logs      the files of a log, each once
+read_logs      completions, as a few numbers of each
+trl            TRL's files: which steps trained, how long blocks are
+groups         completions -> groups of a prompt
+reward_groups  their rewards, by completion and by group
+parts          what each part of a reward contributes
+values         groups -> values of prompts, drift
+forecast       zero-variance groups at other sizes
+summary        every number of the screen
+verdicts       findings, and what to do
 """

@@ -3,7 +3,9 @@
 A folder may hold checkpoints, data sets and other files beside the rollouts: what is of no
 known form is passed over, and counted. Files that are the same by device and inode, or byte
 by byte, are one file. Rollouts lie in one folder: where several below the one that is named
-hold some, of a training and its evaluations or of two trainings, they are to be named.
+hold some, of a training and its evaluations or of two trainings, they are to be named. So
+are the files of one training where a trainer's file of a later step is older than one of an
+earlier step.
 """
 
 import gzip
@@ -13,12 +15,20 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
-from mse_lab.errors import InputError, shorten
+import pyarrow as pa
+
+from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs.forms import Form, GivenColumns, recognise
+from mse_lab.logs.trl_state import State, find_state
 from mse_lab.records.plain_text import reading
 from mse_lab.records.rows import ROW_SUFFIXES, Faults, head_of, may_hold_rows
+
+# A folder that is copied has files of nearly one time, in any order.
+SECONDS_OF_A_COPY = 600
 
 
 @dataclass(frozen=True)
@@ -32,21 +42,26 @@ class LeftOut:
 
     def line(self) -> str:
         """Say it."""
-        where = f" ({shorten(self.where)})" if self.where else ""
+        where = f" ({shorten(one_line(self.where))})" if self.where else ""
         remedy = f" {self.remedy[:1].upper()}{self.remedy[1:]}." if self.remedy else ""
         return f"{self.count:,} {self.what}{where}.{remedy}"
 
 
-@dataclass
+# The form of a file, and its columns.
+Head: TypeAlias = tuple[Form, Mapping[str, pa.DataType]]
+
+
+@dataclass(frozen=True)
 class LogSource:
     """What is read."""
 
     name: str  # The folder or files.
     form: Form  # The form of its first file.
-    names: Sequence[str]  # The columns of that file.
-    files: Mapping[Path, Form] = field(default_factory=dict)
+    names: Mapping[str, pa.DataType]  # The columns of that file.
+    files: Mapping[Path, Head] = field(default_factory=dict)
     asked: bool = False  # Whether every file was named, not found in a folder.
     left_out: list[LeftOut] = field(default_factory=list)
+    state: State | None = None  # What TRL's `trainer_state.json` says.
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
@@ -103,12 +118,13 @@ def _each_once(paths: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
     return [*kept.values()], left_out
 
 
-def _form_of(file: Path, given: GivenColumns) -> tuple[Form, list[str]]:
-    """Find the form of a file, and the names of its columns."""
+def _form_of(file: Path, given: GivenColumns, state: State | None) -> Head:
+    """Find the form of a file, and its columns."""
     faults = Faults(partial=True)
     types = head_of(file, faults)
     try:
-        return recognise(str(file), types, given), [*types]
+        functions = state.functions if state else ()
+        return recognise(str(file), types, given, functions), types
     except InputError:
         for line in faults.damaged:  # Which may hold the columns that others lack.
             raise InputError(f"{line}; repair that line, or take it out") from None
@@ -117,13 +133,13 @@ def _form_of(file: Path, given: GivenColumns) -> tuple[Form, list[str]]:
 
 def _recognise_all(
     paths: Sequence[Path], given: GivenColumns
-) -> tuple[dict[Path, tuple[Form, list[str]]], list[str]]:
+) -> tuple[dict[Path, Head], list[str]]:
     """Find the form of every file at some paths; say of others why they have none."""
-    known, others = dict[Path, tuple[Form, list[str]]](), list[str]()
+    known, others, state_of = dict[Path, Head](), list[str](), cache(find_state)
     for path in paths:
         for file in _files(path):
             try:
-                known[file] = _form_of(file, given)
+                known[file] = _form_of(file, given, state_of(file.parent))
             except InputError as error:
                 if file == path:
                     raise
@@ -139,19 +155,22 @@ def find_logs(paths: Sequence[Path], given: GivenColumns) -> LogSource:
         remedy = f"{name}: {kinds}; name the folder that the trainer writes its rollouts to"
         raise InputError(others[0] if others else remedy)
     files, left_out = _each_once([*known])
+    heads = {file: known[file] for file in files}
     for path in paths:
-        _refuse_several(path, [one for one in files if path in one.parents])
-    forms = {file: known[file][0] for file in files}
-    _refuse_mixture(forms)
+        found = [file for file in files if path in file.parents]
+        _refuse_several(path, found)
+        _refuse_older([file for file in found if heads[file][0].by_step])
+    _refuse_mixture({file: form for file, (form, _) in heads.items()})
     if others:
         what = "file(s) that are no log: left out"
         left_out.append(LeftOut(len(others), what, where=others[0]))
     return LogSource(
         name,
         *known[files[0]],
-        forms,
+        heads,
         asked=all(path.is_file() for path in paths),
         left_out=left_out,
+        state=find_state(files[0].parent),
     )
 
 
@@ -164,6 +183,19 @@ def _refuse_several(root: Path, files: Sequence[Path]) -> None:
             f"{root}: rollouts in {len(folders)} folders, {shorten(some, 300)}; name the "
             "one of the training, or its files"
         )
+
+
+def _refuse_older(files: Sequence[Path]) -> None:
+    """Refuse files of an older training, which the newer one did not write over."""
+    newest, newest_time = files[0] if files else Path(), 0.0
+    for file in files:
+        if (time := file.stat().st_mtime) < newest_time - SECONDS_OF_A_COPY:
+            raise InputError(
+                f"{file}: is older than {newest.name}, of an earlier step: an older "
+                "training's? Name the files of one training"
+            )
+        if time > newest_time:
+            newest, newest_time = file, time
 
 
 def _refuse_mixture(forms: Mapping[Path, Form]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.records.records import IDENTITIES, PART, RECORD_NAMES, SYNONYMS
+from mse_lab.records.records import PART, RECORD_NAMES, SYNONYMS
 
 # The names of a record that a log has: not those of a run alone.
 NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]
@@ -40,74 +40,121 @@ class Form:
     weights: Mapping[str, float] = field(default_factory=dict)  # Of reward functions.
     given: frozenset[str] = frozenset()  # The names that the user gave.
     note: str = ""  # What its files do not say.
+    by_step: bool = False  # Whether a trainer writes a file for each step.
+    blocks: bool = False  # Whether groups are blocks of neighbours, whatever their prompt.
+    mixed: bool = False  # Whether the order within a step says nothing.
+    numbers_are_parts: bool = False  # Whether all other columns are a reward function's.
+    outcome: str = ""  # The part of the reward that says whether a completion is right.
 
     def wanted(self, names: Sequence[str]) -> Collection[str]:
-        """Give the columns of a file that are read, and those that may be ids."""
+        """Give the columns of a file that are read: its own, ids, what may come late."""
+        if self.numbers_are_parts:
+            return names
         tops = {part for column in self.columns.values() for part in _tops(column)}
-        return {name for name in names if name in tops} | {*self.possible_ids(names)}
+        tops |= {*NAMES, *SYNONYMS, *self.possible_ids(names)}
+        return {name for name in names if name in tops}
 
     def possible_ids(self, names: Sequence[str]) -> list[str]:
         """List the columns that may tell groups apart, and are not used."""
         used = {*self.columns.values()}
         ids = [name for name in names if _ID.search(name) and name not in used]
-        return ids if self.name != "TRL" else []
+        return [] if self.blocks else ids
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user named a column; `reward` also by its parts."""
+        return bool(self.given & ({"reward", "rewards"} if name == "reward" else {name}))
 
 
 def _tops(column: str) -> tuple[str, str]:
     return column, column.partition(".")[0]
 
 
-_VERL = {"prompt": "input", "completion": "output", "reward": "score", "step": "step"}
-
-
-def _trl(types: Mapping[str, pa.DataType]) -> Form | None:
+def _trl(
+    where: str, types: Mapping[str, pa.DataType], functions: Sequence[str], *, named: bool
+) -> Form | None:
     """`log_completions=True`: `completions/completions_<step>.parquet`.
 
     Columns in this order: `step`, `prompt`, `completion`, a float for each reward function,
-    what a reward function gave to `log_extra`, `advantage`. `trl.py` says which of the
-    floats are rewards. Source: `GRPOTrainer.log` of TRL 1.16; `RLOOTrainer` has the same.
+    what a reward function gave to `log_extra`, `advantage`. `functions` are those that
+    `trainer_state.json` names; else every float may be one, and in a CSV, whose cells have
+    no type, every column. Source: `GRPOTrainer.log` of TRL 1.16; `RLOOTrainer`'s is alike.
     """
-    if not {"step", "prompt", "completion", "advantage"} <= {*types}:
+    names = ("step", "prompt", "completion", "advantage")
+    if not {*names} <= {*types} or not _may_be_float(types["advantage"]):
         return None
-    if not pa.types.is_floating(types["advantage"]):
-        return None
-    columns = {name: name for name in ("step", "prompt", "completion", "advantage")}
+    columns = {name: name for name in names}
     extras = {
         "prompt_id": "prompt_id",
         "token_ids": "completion_ids",
         "truncated": "truncated",
     }
     columns |= {name: column for name, column in extras.items() if column in types}
-    floats = [
-        name
-        for name, kind in types.items()
-        if name and pa.types.is_floating(kind) and name not in columns.values()
-    ]
-    columns |= {PART + name: name for name in floats}
-    return Form("TRL", columns)
+    used = {*columns.values(), ""}
+    floats = [name for name, kind in types.items() if _may_be_float(kind)]
+    rewards = [name for name in floats if name not in used]
+    if functions and {*functions} <= {*rewards}:
+        rewards = [name for name in rewards if name in functions]
+    elif len(rewards) > 1 and pa.types.is_string(types["advantage"]) and not named:
+        raise InputError(f"{where}: {which_rewards(rewards)}")
+    columns |= {PART + name: name for name in rewards}
+    return Form("TRL", columns, by_step=True, blocks=True)
+
+
+def which_rewards(names: Sequence[str]) -> str:
+    """Ask which of some columns are rewards."""
+    return (
+        f"which of these columns are rewards: {shorten(', '.join(names) or 'none', 200)}? "
+        "No trainer_state.json lies beside the files to tell: give --columns "
+        "reward=A,reward=B"
+    )
+
+
+def _may_be_float(kind: pa.DataType) -> bool:
+    """Whether a column may hold floats: a CSV's, read as texts, does not say."""
+    return bool(pa.types.is_floating(kind) or pa.types.is_string(kind))
+
+
+_VERL = {"prompt": "input", "completion": "output", "reward": "score", "step": "step"}
+_NO_PARTS = {*_VERL.values(), "gts", "uid", "request_id"}
 
 
 def _verl(names: Collection[str]) -> Form | None:
     """`trainer.rollout_data_dir`: `<step>.jsonl`.
 
-    `input`, `output`, `gts`, `score` and `step`, then whatever the reward function adds.
-    Texts are decoded without special tokens. `trainer.balance_batch` mixes the order of a
-    step: those of equal `input` are a group, or of equal `uid` where it is there. Source:
-    `RayPPOTrainer._dump_generations`.
+    `input`, `output`, `gts`, `score` and `step`, then whatever the reward function adds, of
+    which verl itself takes `acc` for the outcome. Texts are decoded without special tokens.
+    `trainer.balance_batch` mixes the order of a step: those of equal `input` are a group,
+    or of equal `uid` where it is there. Source: `RayPPOTrainer._dump_generations`.
     """
     if not {*_VERL.values()} <= {*names}:
         return None
     note = "special tokens are stripped: a completion that was cut does not show"
     columns = _VERL | ({"group": "uid"} if "uid" in names else {})
-    return Form("verl", columns, note=note)
+    more: dict[str, Any] = {"by_step": True, "mixed": True, "numbers_are_parts": True}
+    return Form("verl", columns, note=note, outcome="acc", **more)
+
+
+def added_columns(
+    form: Form, columns: Mapping[str, Sequence[Any]]
+) -> tuple[list[str], list[str]]:
+    """Sort the columns that a reward function added: of numbers, and of anything else.
+
+    A column of nothing is neither.
+    """
+    used = {*form.columns.values(), *_NO_PARTS}
+    numbers, others = list[str](), list[str]()
+    if not form.numbers_are_parts or "reward" not in form.columns:
+        return numbers, others
+    for name, values in columns.items():
+        kinds = {*map(type, values)} - {type(None)}
+        if name not in used and kinds:
+            (numbers if kinds <= {bool, int, float} else others).append(name)
+    return numbers, others
 
 
 def _rows(names: Collection[str]) -> Form:
-    """A record's own names; a synonym where it is the only one.
-
-    An identity that only later rows have is looked for, too, and refused there.
-    """
-    columns = {name: name for name in NAMES if name in {*names, *IDENTITIES}}
+    """A record's own names; a synonym where it is the only one."""
+    columns = {name: name for name in NAMES if name in names}
     for ours in {*SYNONYMS.values()} - {*columns}:
         theirs = [name for name in names if SYNONYMS.get(name) == ours]
         if len(theirs) == 1:
@@ -115,7 +162,12 @@ def _rows(names: Collection[str]) -> Form:
     return Form("rows", columns)
 
 
-def recognise(where: str, types: Mapping[str, pa.DataType], given: GivenColumns) -> Form:
+def recognise(
+    where: str,
+    types: Mapping[str, pa.DataType],
+    given: GivenColumns,
+    functions: Sequence[str] = (),
+) -> Form:
     """Find the form of a file by its columns; refuse one that does not tell the rewards.
 
     >>> known = dict.fromkeys(["input", "output", "gts", "score", "step"], pa.null())
@@ -127,7 +179,9 @@ def recognise(where: str, types: Mapping[str, pa.DataType], given: GivenColumns)
             f"{where}: is empty (no row has a column); let the trainer write its "
             "completions, or name another file"
         )
-    form = _apply(_trl(types) or _verl(types) or _rows(types), given)
+    named = bool({"reward", "rewards"} & {*given})
+    trl = _trl(where, types, functions, named=named)
+    form = _apply(trl or _verl(types) or _rows(types), given)
     wanted = [_WEIGHTED.sub(r"\2", one) for theirs in given.values() for one in theirs]
     has = f"its columns are {shorten(', '.join(types), 200)}"
     for column in wanted:

@@ -1,8 +1,7 @@
-"""The summary of a log: every number of the screen, computed when it is first asked for."""
+"""The summary of a log: every number of the screen."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ from mse_lab.errors import one_line, shorten
 from mse_lab.logs import values
 from mse_lab.logs.find_logs import LeftOut
 from mse_lab.logs.forecast import Forecast, forecast, mean_share
-from mse_lab.logs.groups import RewardGroups
+from mse_lab.logs.parts import RewardParts, split_reward
 from mse_lab.logs.read_logs import Log
+from mse_lab.logs.reward_groups import RewardGroups
 from mse_lab.mse.cluster_means import cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch
@@ -25,176 +25,55 @@ SEED = 0
 FEW = 20  # A note says so where there are fewer prompts than this.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Summary:
-    """What a log says."""
+    """What a log says; `summarise` makes it."""
 
-    log: Log  # The log.
+    log: Log
     groups: RewardGroups  # Its completions in groups.
-    level: float = 0.95  # Coverage of the intervals.
+    level: float  # Coverage of the intervals, which are over prompts.
+    prompts: pd.DataFrame  # A row for each prompt.
+    steps: pd.DataFrame  # A row for each training step.
+    grouped: bool  # Whether there are groups of two completions or more.
+    bands: Mapping[str, int]  # Prompts by their value.
+    mean_reward: Estimate  # Over completions.
+    never_right: Estimate  # Share of prompts without a right completion.
+    always_right: Estimate  # Share of prompts with right completions only.
+    spread: Estimate  # How far the values of prompts lie apart.
+    drift: Estimate  # How much the mean reward changed along the steps.
+    zero_variance: Estimate  # Share of groups whose rewards are all equal.
+    all_right: Estimate  # Share of groups whose completions are all right.
+    all_wrong: Estimate  # Share of groups whose completions are all wrong.
+    wasted: int  # Completions in groups whose rewards are all equal.
+    forecasts: list[Forecast]  # Zero-variance groups at other group sizes.
+    parts: RewardParts | None  # What each part of the reward contributes.
+    groups_per_step: int | None  # The commonest number; None without steps.
+    lengths: tuple[str, Floats] | None  # Of completions, (N,): tokens or else characters.
+    truncated_N: Flags | None  # Whether the limit cut each completion.
+    truncated: Estimate | None  # Share of completions that were cut.
+    # Share of completions that equal an earlier one of their group.
+    duplicates: Estimate | None
+    mismatch: Mismatch | None  # How far the engine that drew is from the model.
     # Limits of the checks in `verdicts.py` that take the place of the usual ones.
     limits: Mapping[str, float] = field(default_factory=dict)
-
-    def _share(self, shares: Floats | Flags, prompts: Ints) -> Estimate:
-        """Average shares of these prompts."""
-        return mean_share(shares, prompts, self.level, SEED)
-
-    def _share_of_groups(self, flags_K: Flags) -> Estimate:
-        """Share of the groups of two completions or more that are flagged."""
-        several_K = self.groups.size_K > 1
-        return self._share(flags_K[several_K], self.groups.prompt_K[several_K])
-
-    def _share_of_prompts(self, name: str) -> Estimate:
-        """Share of the prompts whose completions are all of a kind."""
-        all_P = self.prompts[name].to_numpy() == 1
-        return self._share(all_P, np.arange(len(all_P)))
-
-    @cached_property
-    def grouped(self) -> bool:
-        """Whether there are groups of two completions or more."""
-        return bool((self.groups.size_K > 1).any())
-
-    @cached_property
-    def prompts(self) -> pd.DataFrame:
-        """A row for each prompt."""
-        return values.tabulate_prompts(self.groups)
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """A row for each training step."""
-        return values.steps_table(self.groups)
-
-    @cached_property
-    def bands(self) -> dict[str, int]:
-        """Prompts by their value."""
-        return values.bands_of(self.groups, self.prompts)
-
-    @cached_property
-    def mean_reward(self) -> Estimate:
-        """The mean reward over completions; the interval is over prompts."""
-        return self.mean_reward_where(np.ones(len(self.groups.reward_N), dtype=bool))
-
-    @cached_property
-    def never_right(self) -> Estimate:
-        """Share of prompts without a right completion."""
-        return self._share_of_prompts("wrong")
-
-    @cached_property
-    def always_right(self) -> Estimate:
-        """Share of prompts with right completions only."""
-        return self._share_of_prompts("right")
-
-    @cached_property
-    def spread(self) -> Estimate:
-        """How far the values of prompts lie apart."""
-        return values.spread_of_values(self.groups, self.level)
-
-    @cached_property
-    def drift(self) -> Estimate:
-        """How much the mean reward changed along the steps."""
-        return values.drift_of_values(self.groups, self.level)
-
-    @cached_property
-    def zero_variance(self) -> Estimate:
-        """Share of groups whose rewards are all equal."""
-        return self._share_of_groups(self.groups.zero_variance_K)
-
-    @cached_property
-    def all_right(self) -> Estimate:
-        """Share of groups whose completions are all right."""
-        return self._share_of_groups(self.groups.right_K == self.groups.size_K)
-
-    @cached_property
-    def all_wrong(self) -> Estimate:
-        """Share of groups whose completions are all wrong."""
-        return self._share_of_groups(self.groups.wrong_K == self.groups.size_K)
-
-    @cached_property
-    def forecasts(self) -> list[Forecast]:
-        """Zero-variance groups at other group sizes."""
-        return forecast(self.groups, self.level, SEED)
-
-    @cached_property
-    def groups_per_step(self) -> int | None:
-        """The commonest number of groups of a step; None without steps."""
-        counts = self.steps["groups"]
-        return int(counts.mode().max()) if len(counts) else None
-
-    @cached_property
-    def wasted(self) -> int:
-        """Completions in groups whose rewards are all equal."""
-        several = self.groups.zero_variance_K & (self.groups.size_K > 1)
-        return int(self.groups.size_K[several].sum())
-
-    @cached_property
-    def lengths(self) -> tuple[str, Floats] | None:
-        """Lengths of the completions (N,), and their unit: tokens or else characters."""
-        for unit, name in (("tokens", "length"), ("characters", "characters")):
-            if (lengths_N := self.groups.known(name)) is not None:
-                return unit, lengths_N
-        return None
-
-    @cached_property
-    def truncated_N(self) -> Flags | None:
-        """Whether the limit cut each completion; None where the log does not tell."""
-        truncated_N = self.groups.known("truncated")
-        return None if truncated_N is None else truncated_N == 1
-
-    @cached_property
-    def truncated(self) -> Estimate | None:
-        """Share of completions that were cut."""
-        cut_N = self.truncated_N
-        return None if cut_N is None else self._share(cut_N, self.groups.prompt_N)
-
-    @cached_property
-    def duplicates(self) -> Estimate | None:
-        """Share of completions that equal an earlier one of their group.
-
-        None where the log gives neither text nor tokens of some completion.
-        """
-        content_N = self.groups.known("content")
-        if content_N is None or not self.grouped:
-            return None
-        pairs = pd.DataFrame({"group": self.groups.group_N, "content": content_N})
-        return self._share(pairs.duplicated().to_numpy(), self.groups.prompt_N)
-
-    @cached_property
-    def mismatch(self) -> Mismatch | None:
-        """How far the engine that drew is from the model.
-
-        None where the log lacks one of both log-probabilities.
-        """
-        table = self.groups.completions
-        if "tokens" not in table or not (table["tokens"] > 0).any():
-            return None
-        names = ("log_ratio", "kl", "tokens")
-        known = table.loc[table["tokens"] > 0, [*names]]
-        log_ratio_N, kl_N, tokens_N = (known[name].to_numpy() for name in names)
-        return measure_mismatch(log_ratio_N, kl_N, int(tokens_N.sum()))
 
     def mean_where(self, values_N: Floats, flags_N: Flags) -> Estimate:
         """Average a number over some completions; the interval is over prompts."""
         if not flags_N.any():
             return UNKNOWN
-        return cluster_mean(values_N[flags_N], self.groups.prompt_N[flags_N], self.level)
+        prompt_N = self.groups.completions["prompt"].to_numpy()
+        return cluster_mean(values_N[flags_N], prompt_N[flags_N], self.level)
 
     def mean_reward_where(self, flags_N: Flags) -> Estimate:
-        """Average the reward of some completions; of rewards from 0 to 1 as a share.
+        """Average the reward of some completions."""
+        return _mean_reward(self.groups, flags_N, self.level)
 
-        So its interval has a width where these are few and all wrong.
-        """
-        least, most = self.groups.range
-        if least < 0 or most > 1 or not flags_N.any():
-            return self.mean_where(self.groups.reward_N, flags_N)
-        rewards, prompts = self.groups.reward_N[flags_N], self.groups.prompt_N[flags_N]
-        return self._share(rewards, prompts)
-
-    @cached_property
+    @property
     def left_out(self) -> list[LeftOut]:
         """What was left out of the log."""
         return [*self.log.source.left_out, *self.groups.left_out]
 
-    @cached_property
+    @property
     def notes(self) -> list[str]:
         """What a reader should know about what was read, a sentence each."""
         return [*(one.line() for one in self.left_out), *self._cautions()]
@@ -210,11 +89,11 @@ class Summary:
                 "One completion a prompt: no groups, so nothing is known of values, of "
                 "zero-variance groups, or of other group sizes."
             )
-        sizes = np.unique(self.groups.size_K)
+        sizes = np.unique(self.groups.groups["size"])
         if len(sizes) > 1:
             yield f"Groups have {sizes[0]:,} to {sizes[-1]:,} completions with a reward."
-        if len(self.groups.rewards) > 1:
-            summands = " + ".join(map(one_line, self.groups.rewards))
+        if self.groups.summed:
+            summands = " + ".join(map(one_line, self.groups.parts))
             weighted = ", by their weights" if form.weights else ""
             yield f"The reward is {shorten(summands, 200)}{weighted}."
         yield from self.groups.cautions
@@ -230,8 +109,8 @@ class Summary:
             "form": source.form.name,
             "files": len(source.files),
             "prompts": len(self.prompts),
-            "groups": len(groups.size_K),
-            "completions": len(groups.reward_N),
+            "groups": len(groups.groups),
+            "completions": len(groups.completions),
             "steps": len(self.steps),
             "group_size": groups.size_in_use,
             "groups_per_step": self.groups_per_step,
@@ -255,6 +134,8 @@ class Summary:
     def _optional_numbers(self) -> dict[str, Any]:
         """Give the numbers that only some logs have."""
         more: dict[str, Any] = {}
+        if self.parts is not None:
+            more["parts"] = [one._asdict() for one in self.parts.parts]
         if self.truncated is not None:
             more["truncated"] = self.truncated.value
             more["truncated_interval"] = self.truncated
@@ -266,6 +147,98 @@ class Summary:
         if self.mismatch is not None:
             more["mismatch"] = asdict(self.mismatch)
         return more
+
+
+def _mean_reward(groups: RewardGroups, flags_N: Flags, level: float) -> Estimate:
+    """Average the reward of some completions; of rewards from 0 to 1 as a share.
+
+    So its interval has a width where these are few and all wrong.
+    """
+    if not flags_N.any():
+        return UNKNOWN
+    reward_N, prompt_N = (
+        groups.completions[name].to_numpy()[flags_N] for name in ("reward", "prompt")
+    )
+    if groups.range[0] < 0 or groups.range[1] > 1:
+        return cluster_mean(reward_N, prompt_N, level)
+    return mean_share(reward_N, prompt_N, level, SEED)
+
+
+def _lengths(groups: RewardGroups) -> tuple[str, Floats] | None:
+    for unit, name in (("tokens", "length"), ("characters", "characters")):
+        if (lengths_N := groups.known(name)) is not None:
+            return unit, lengths_N
+    return None
+
+
+def _mismatch(table: pd.DataFrame) -> Mismatch | None:
+    """Compare the engine with the model, where the log has both log-probabilities."""
+    if "tokens" not in table or not (table["tokens"] > 0).any():
+        return None
+    known = table[table["tokens"] > 0]
+    ratio_N, kl_N, tokens_N = (known[n].to_numpy() for n in ("log_ratio", "kl", "tokens"))
+    return measure_mismatch(ratio_N, kl_N, int(tokens_N.sum()))
+
+
+def summarise(
+    log: Log, groups: RewardGroups, level: float = 0.95, outcome: str | None = None
+) -> dict[str, Any]:
+    """Compute what a `Summary` holds, by name.
+
+    Args:
+        log: The log.
+        groups: Its completions in groups.
+        level: Coverage of the intervals.
+        outcome: The part of the reward that says whether a completion is right.
+    """
+    table, of_groups = groups.completions, groups.groups
+    prompts, steps = values.prompts_table(groups), values.steps_table(groups)
+    prompt_N, several_K = table["prompt"].to_numpy(), of_groups["size"].to_numpy() > 1
+    grouped = bool(several_K.any())
+
+    def share(flags: Flags | Floats, prompts: Ints) -> Estimate:
+        return mean_share(flags, prompts, level, SEED)
+
+    def of_prompts(name: str) -> Estimate:
+        return share(prompts[name].to_numpy() == 1, np.arange(len(prompts)))
+
+    def of_several(flags_K: Any) -> Estimate:
+        """Share of the groups of two completions or more."""
+        if not grouped:
+            return UNKNOWN
+        prompt_K = of_groups["prompt"].to_numpy()
+        return share(np.asarray(flags_K)[several_K], prompt_K[several_K])
+
+    cut_N, content_N = groups.known("truncated"), groups.known("content")
+    again_N = table.duplicated(["group", "content"]) if content_N is not None else None
+    return {
+        "log": log,
+        "groups": groups,
+        "level": level,
+        "prompts": prompts,
+        "steps": steps,
+        "grouped": grouped,
+        "bands": values.bands_of(groups, prompts),
+        "mean_reward": _mean_reward(groups, np.ones(len(table), dtype=bool), level),
+        "never_right": of_prompts("wrong"),
+        "always_right": of_prompts("right"),
+        "spread": values.spread_of_values(groups, level),
+        "drift": values.drift_of_values(groups, level),
+        "zero_variance": of_several(of_groups["zero_variance"]),
+        "all_right": of_several(of_groups["right"] == of_groups["size"]),
+        "all_wrong": of_several(of_groups["wrong"] == of_groups["size"]),
+        "wasted": int(of_groups["size"][of_groups["zero_variance"] & several_K].sum()),
+        "forecasts": forecast(groups, level, SEED),
+        "parts": split_reward(groups, outcome, log.source.form.outcome),
+        "groups_per_step": int(steps["groups"].mode().max()) if len(steps) else None,
+        "lengths": _lengths(groups),
+        "truncated_N": None if cut_N is None else cut_N == 1,
+        "truncated": None if cut_N is None else share(cut_N == 1, prompt_N),
+        "duplicates": (
+            share(again_N.to_numpy(), prompt_N) if again_N is not None and grouped else None
+        ),
+        "mismatch": _mismatch(table),
+    }
 
 
 def _for_json(value: Any) -> Any:

@@ -11,13 +11,8 @@ group or batch. So a reading of rewards and block length is right only if advant
 the centred rewards in every block (`follows`).
 """
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,10 +20,9 @@ import pandas as pd
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs.find_logs import LeftOut
+from mse_lab.logs.forms import which_rewards
+from mse_lab.logs.trl_state import State
 from mse_lab.records.records import PART
-
-_FUNCTION = re.compile(r"rewards/(.+)/mean")
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 # How far apart, of a length of one, a block's advantages and centred rewards may lie: they
 # are floats of 32 bits, of rewards of some size.
@@ -44,48 +38,6 @@ NO_FIT = (
     "The advantages do not follow these rewards (a KL term, weights): zero variance is "
     "that of the rewards as they are named."
 )
-
-
-@dataclass(frozen=True)
-class State:
-    """What a `trainer_state.json` says."""
-
-    last_step: int  # The step it was written at.
-    evaluated: frozenset[int]  # The steps that were evaluated until then.
-    functions: tuple[str, ...]  # The names of the reward functions.
-
-
-def _parse_state(path: Path) -> State | None:
-    """Read a state; None where it is not there, or is not one."""
-    try:
-        state: Any = json.loads(path.read_bytes())
-        entries = [entry for entry in state["log_history"] if "step" in entry]
-        evaluated = {
-            int(entry["step"])
-            for entry in entries
-            if any(key.startswith("eval_") for key in entry)
-        }
-        names = [_FUNCTION.fullmatch(key) for entry in entries for key in entry]
-        functions = dict.fromkeys(
-            name[1] for name in names if name and not name[1].startswith("eval_")
-        )
-        return State(int(state["global_step"]), frozenset(evaluated), tuple(functions))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def find_state(completions: Path) -> State | None:
-    """Find the newest state beside the folder `completions`."""
-    folder = completions.resolve().parent
-    numbered = {
-        int(name[1]): one
-        for one in folder.glob("checkpoint-*")
-        if (name := _CHECKPOINT.fullmatch(one.name))
-    }
-    last = [numbered[max(numbered)]] if numbered else []
-    states = [_parse_state(one / "trainer_state.json") for one in (folder, *last)]
-    known = [state for state in states if state is not None]
-    return max(known, key=lambda state: state.last_step, default=None)
 
 
 def _rows_of_steps(table: pd.DataFrame) -> dict[int, Ints]:
@@ -109,7 +61,7 @@ def _rows_of_steps(table: pd.DataFrame) -> dict[int, Ints]:
 def _repeats(table: pd.DataFrame, one: Ints, other: Ints) -> bool:
     """Whether rows of two steps hold the same completions, rewards and advantages."""
     first, second = (
-        table.iloc[at].drop(columns=["file", "step"]).reset_index(drop=True)
+        table.iloc[at].drop(columns=["file", "row", "step"]).reset_index(drop=True)
         for at in (one, other)
     )
     return first.equals(second)
@@ -147,7 +99,7 @@ def _sort(step: int, state: State | None, *, asked: bool) -> str:
     """Say what a step's file holds; before the first step TRL writes evaluations alone."""
     if step == 0 or (state and step in state.evaluated):
         return "evaluated"
-    trained = asked or not (state and state.evaluated) or step <= state.last_step
+    trained = asked or not state or step <= state.last_step
     return "training" if trained else "unknown"
 
 
@@ -164,8 +116,8 @@ def _left_out(sorts: Mapping[int, str], state: State | None) -> Iterator[LeftOut
             "",
         ),
         "unknown": (
-            f"step(s) after {last}, that of trainer_state.json, evaluations perhaps: left "
-            "out",
+            f"step(s) after {last}, that of trainer_state.json, evaluations or an older "
+            "training's perhaps: left out",
             "the next checkpoint tells, or name the files that hold rollouts",
         ),
     }
@@ -229,19 +181,13 @@ def rewards_of(
     Without either the only column of floats is one; of several `log_extra` may have written
     some, and no number tells which.
     """
-    parts = [name.removeprefix(PART) for name in table if name.startswith(PART)]
-    if named:
-        return tuple(parts)
-    if functions and {*functions} <= {*parts}:
-        return tuple(name for name in parts if name in functions)
-    scored = [name for name in parts if not table[PART + name].isna().all()]
+    parts = tuple(name.removeprefix(PART) for name in table if name.startswith(PART))
+    if named or (functions and {*functions} == {*parts}):
+        return parts
+    scored = tuple(name for name in parts if not table[PART + name].isna().all())
     if len(scored) == 1:
-        return tuple(scored)
-    raise InputError(
-        "which of these columns of floats are rewards: "
-        f"{shorten(', '.join(parts) or 'none', 200)}? No trainer_state.json lies beside "
-        "the files to tell: give --columns reward=A,reward=B"
-    )
+        return scored
+    raise InputError(which_rewards(parts))
 
 
 def block_length(

@@ -1,4 +1,4 @@
-"""What is computed of a log's groups: values, drift.
+"""Values of prompts: how they are spread, and how they drift.
 
 The value of a prompt is the mean reward of its completions under the policy; a log gives
 the mean rewards of a few.
@@ -10,8 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Floats
-from mse_lab.logs.groups import RewardGroups
+from mse_lab.logs.reward_groups import RewardGroups
 from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 
@@ -22,29 +21,44 @@ BANDS = (0.25, 0.5, 0.75, 1.0)
 FEWEST_STEPS = 4
 
 
-def tabulate_prompts(groups: RewardGroups) -> pd.DataFrame:
+def prompts_table(groups: RewardGroups) -> pd.DataFrame:
     """Describe each prompt: its completions, value, and share of zero-variance groups."""
-    prompt_K, prompt_N = groups.prompt_K, groups.prompt_N
-    counts = np.bincount(prompt_N)
-    labels = np.unique(groups.completions["prompt"])
-    lengths = groups.completions.get("length", pd.Series(np.nan, groups.completions.index))
-
-    def share(values: Floats) -> Floats:
-        return np.bincount(prompt_N, weights=values) / counts
-
-    zero = np.bincount(prompt_K, weights=groups.zero_variance_K) / np.bincount(prompt_K)
-    return pd.DataFrame(
+    of_groups, table = groups.groups.groupby("prompt"), groups.completions
+    numbers = pd.DataFrame(
         {
-            "prompt": [groups.prompts[label] for label in labels],
-            "groups": np.bincount(prompt_K),
-            "completions": counts,
-            "value": share(groups.reward_N),
-            "right": share(groups.right_N.astype(float)),
-            "wrong": share(groups.wrong_N.astype(float)),
-            "zero_variance": zero,
-            "mean_length": share(lengths.to_numpy(dtype=float)),
+            "prompt": table["prompt"],
+            "value": table["reward"],
+            "right": table["right"].astype(float),
+            "wrong": table["wrong"].astype(float),
+            "mean_length": table.get("length", pd.Series(np.nan, table.index)),
         }
     )
+    by_prompt = numbers.groupby("prompt")
+    means = by_prompt.mean()
+    return pd.DataFrame(
+        {
+            "prompt": groups.prompts,
+            "groups": of_groups.size().to_numpy(),
+            "completions": by_prompt.size().to_numpy(),
+            **{name: means[name].to_numpy() for name in ("value", "right", "wrong")},
+            "zero_variance": of_groups["zero_variance"].mean().to_numpy(),
+            "mean_length": means["mean_length"].to_numpy(),
+        }
+    )
+
+
+def steps_table(groups: RewardGroups) -> pd.DataFrame:
+    """Describe each step: its groups, mean reward, and share of zero-variance groups."""
+    known = groups.groups[groups.groups["step"] >= 0]
+    frame = pd.DataFrame(
+        {
+            "step": known["step"],
+            "mean_reward": known["mean"],
+            "zero_variance": known["zero_variance"].astype(float),
+        }
+    )
+    grouped = frame.groupby("step")
+    return grouped.mean().assign(groups=grouped.size()).reset_index()
 
 
 def bands_of(groups: RewardGroups, prompts: pd.DataFrame) -> dict[str, int]:
@@ -52,10 +66,10 @@ def bands_of(groups: RewardGroups, prompts: pd.DataFrame) -> dict[str, int]:
     least, most = groups.range
     never, always = prompts["wrong"] == 1, prompts["right"] == 1
     value = (prompts["value"] - least) / ((most - least) or 1.0)
-    middle = value[~never & ~always]
     edges = (0.0, *BANDS)
     names = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
-    within = dict(zip(names, np.histogram(middle, edges)[0].tolist(), strict=True))
+    counts = np.histogram(value[~never & ~always], edges)[0].tolist()
+    within = dict(zip(names, counts, strict=True))
     return {"never right": int(never.sum()), **within, "always right": int(always.sum())}
 
 
@@ -82,12 +96,12 @@ def spread_of_values(groups: RewardGroups, level: float) -> Estimate:
     without bias, also where the same few prompts are drawn again and again. Of one prompt
     it is not known.
     """
-    several_K = groups.size_K > 1
-    count = int(several_K.sum())
-    mean_K, prompt_K = groups.mean_K[several_K], groups.prompt_K[several_K]
+    several = groups.groups[groups.groups["size"] > 1]
+    prompt_K, mean_K = several["prompt"].to_numpy(), several["mean"].to_numpy()
+    count = len(several)
     if len(np.unique(prompt_K)) < 2:
         return UNKNOWN
-    luck_K = groups.variance_K[several_K] / groups.size_K[several_K]
+    luck_K = several["variance"].to_numpy() / several["size"].to_numpy()
     same = float(np.square(np.bincount(prompt_K) / count).sum())
     apart_K = np.square(mean_K - mean_K.mean()) - (1 - 1 / count) * luck_K
     variance = _skewed(cluster_mean(apart_K / (1 - same), prompt_K, level))
@@ -100,28 +114,15 @@ def drift_of_values(groups: RewardGroups, level: float) -> Estimate:
     NaN where there are fewer than four steps, or the interval excludes no change that the
     range of rewards allows.
     """
-    steps = np.unique(groups.step_K[groups.step_K >= 0])
+    known = groups.groups[groups.groups["step"] >= 0]
+    steps = np.unique(known["step"])
     if len(steps) < FEWEST_STEPS:
         return UNKNOWN
     third = len(steps) // 3
-    first, last = groups.step_K <= steps[third - 1], groups.step_K >= steps[-third]
-    either = (first & (groups.step_K >= 0)) | last
-    prompt_K = groups.prompt_K[either]
-    drift = cluster_change(groups.mean_K[either], last[either], prompt_K, level)
+    last = known["step"] >= steps[-third]
+    either = (known["step"] <= steps[third - 1]) | last
+    mean_K, prompt_K = (known.loc[either, name].to_numpy() for name in ("mean", "prompt"))
+    drift = cluster_change(mean_K, last[either].to_numpy(), prompt_K, level)
     least, most = groups.range
     vague = drift.high - drift.low > 2 * (most - least) > 0
     return UNKNOWN if vague else drift
-
-
-def steps_table(groups: RewardGroups) -> pd.DataFrame:
-    """Describe each step: its groups, mean reward, and share of zero-variance groups."""
-    known = groups.step_K >= 0
-    frame = pd.DataFrame(
-        {
-            "step": groups.step_K[known],
-            "mean_reward": groups.mean_K[known],
-            "zero_variance": groups.zero_variance_K[known].astype(float),
-        }
-    )
-    grouped = frame.groupby("step")
-    return grouped.mean().assign(groups=grouped.size()).reset_index()

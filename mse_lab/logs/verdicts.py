@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mse_lab.console import COMMAND_PREFIX
+from mse_lab.errors import one_line
 from mse_lab.formatting import number, percent, share, with_interval
 from mse_lab.logs.summary import Summary
 
@@ -20,6 +21,7 @@ LIMITS: Mapping[str, float] = {
     "copies": 0.5,  # The share of completions equal to an earlier one of their group.
     # The fall of the mean reward, over the range of rewards, where it is significant.
     "drift": 0.05,
+    "parts": 0.2,  # The share of groups in which only other parts than the outcome differ.
     "mismatch": 0.2,  # One minus the effective sample size of the trainer's weights.
 }
 
@@ -98,6 +100,21 @@ def _drift(summary: Summary) -> _Finding:
     )
 
 
+def _parts(summary: Summary) -> _Finding:
+    parts = summary.parts
+    if parts is None:
+        return None
+    others = one_line(parts.others[0]) if len(parts.others) == 1 else "the rest"
+    return (
+        parts.alone,
+        f"in {share(parts.alone)} of the groups only {others} differs, not "
+        f"{one_line(parts.outcome)}: {share(parts.share_std)} of the squared advantages if "
+        f"divided by the group's standard deviation, {share(parts.share_plain)} if not",
+        f"Give the rest only where {one_line(parts.outcome)} is met, or do not divide "
+        "(scale_rewards=none).",
+    )
+
+
 def _mismatch(summary: Summary) -> _Finding:
     mismatch = summary.mismatch
     if mismatch is None:
@@ -111,7 +128,7 @@ def _mismatch(summary: Summary) -> _Finding:
 
 _CHECKS: Mapping[str, Callable[[Summary], _Finding]] = {
     **{"silent": _silent, "truncated": _truncated, "copies": _copies},
-    **{"drift": _drift, "mismatch": _mismatch},
+    **{"drift": _drift, "parts": _parts, "mismatch": _mismatch},
 }
 
 
@@ -128,7 +145,8 @@ def verdicts_of(summary: Summary) -> dict[str, LogVerdict | None]:
 def verdict_lines(summary: Summary) -> list[str]:
     """Say all verdicts, and which checks lack the numbers."""
     verdicts = verdicts_of(summary)
-    unknown = [key for key, one in verdicts.items() if one is None]
+    # A log without parts of a reward lacks nothing.
+    unknown = [key for key, one in verdicts.items() if one is None and key != "parts"]
     lines = [one.line() for one in verdicts.values() if one is not None]
     return lines + [f"These logs do not tell: {', '.join(unknown)}."] * bool(unknown)
 

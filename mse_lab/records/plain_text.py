@@ -6,7 +6,7 @@ A value that cannot be written to a results file is refused when it is read.
 
 import json
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,16 +33,29 @@ def fault_of_text(text: str) -> str:
     return ""
 
 
+def refuse_utf16(path: Path | str, head: bytes) -> None:
+    """Refuse a text whose first bytes are those of UTF-16 or UTF-32."""
+    if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or b"\0" in head[:4]:
+        raise InputError(f"{path}: is UTF-16 or UTF-32; save it as UTF-8")
+
+
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn an error of reading a user's file into one line."""
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn an error of reading a user's file, or of its values, into one line."""
     try:
         yield
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
+        refuse_utf16(path, error.object[:4])
         raise InputError(
             f"{path}: cannot be read: {error.reason} at byte {error.start}; use UTF-8"
+        ) from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply; write it flatter") from None
+    except OverflowError as error:
+        raise InputError(
+            f"{path}: a number or date out of range ({in_short(error)}); take it out"
         ) from None
 
 

@@ -144,6 +144,7 @@ class Records(NamedTuple):
     columns: Mapping[str, pa.Array]
     place: Callable[[int], str]
     size: int
+    kinds: Mapping[str, Mapping[type, int]]  # Of the ids: their types, and where first.
 
 
 def _fault(where: str, column: str, value: Any, remedy: str) -> InputError:
@@ -248,7 +249,19 @@ def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
         for name, array in typed.items()
         if array.null_count < size or _is_reward(name)
     }
-    return Records(kept, rows.place, size)
+    ids = {"prompt_id", "prompt", "group"} & {*values}
+    return Records(kept, rows.place, size, {name: _kinds(values[name]) for name in ids})
+
+
+def _kinds(values: ColumnValues) -> dict[type, int]:
+    """Give the types of a column's values, and where each comes first; null has none."""
+    if isinstance(values, pa.Array):
+        if not values.null_count < len(values):
+            return {}
+        at = values.is_valid().index(True).as_py()
+        return {type(values[at].as_py()): at}
+    types = [*map(type, values)]
+    return {one: types.index(one) for one in {*types} - {type(None)}}
 
 
 def _by_function(rows: Rows, given: ColumnValues, column: str) -> dict[str, ColumnValues]:

@@ -8,6 +8,7 @@ import csv
 import gzip
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mse_lab.errors import InputError, in_short, shorten
-from mse_lab.records.plain_text import read_object, reading
+from mse_lab.records.plain_text import read_object, reading, refuse_utf16
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +111,10 @@ class _Lines:
     def _raw(self, file: IO[bytes]) -> Iterator[bytes]:
         stream: Any = gzip.GzipFile(fileobj=file) if self.path.suffix == ".gz" else file
         try:
-            yield from stream
+            for raw in stream:
+                if not self.number:
+                    refuse_utf16(self.path, raw)
+                yield raw
         except EOFError:
             after = f"{self.path}, after line {self.number}"
             self.faults.end_early(after, "compressed data without an end")
@@ -171,6 +175,8 @@ def refuse_twice(names: Sequence[str], where: str) -> None:
 
 def _csv_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
     csv.field_size_limit(2**31 - 1)
+    with path.open("rb") as file:
+        refuse_utf16(path, file.read(4))
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, strict=True)
         names = next(rows, [])
@@ -250,6 +256,25 @@ _READERS: dict[str, Callable[[Path, Choose, Faults, int], Iterator[Rows]]] = {
 }
 
 
+@contextmanager
+def reading_rows(path: Path | str) -> Iterator[None]:
+    """Turn any error of reading rows, and of their values, into one line."""
+    try:
+        with reading(path):
+            yield
+    except (InputError, MemoryError):
+        raise
+    except (
+        pa.ArrowException,
+        csv.Error,
+        zlib.error,
+        ValueError,
+        LookupError,
+        TypeError,
+    ) as error:
+        raise InputError(f"{path}: cannot be read: {in_short(error)}") from None
+
+
 def read_rows(
     path: Path, choose: Choose, faults: Faults, size: int = ROWS_AT_ONCE
 ) -> Iterator[Rows]:
@@ -267,47 +292,16 @@ def read_rows(
         )
     if path.suffix in PACKED and suffix not in ROW_SUFFIXES:
         raise InputError(f"{path}: only .jsonl.gz is read as it is; unpack it")
-    try:
-        with reading(path):
-            yield from _READERS.get(suffix, _json_rows)(path, choose, faults, size)
-    except (InputError, MemoryError):
-        raise
-    except (
-        pa.ArrowException,
-        csv.Error,
-        zlib.error,
-        ValueError,
-        LookupError,
-        TypeError,
-    ) as error:
-        raise InputError(f"{path}: cannot be read: {in_short(error)}") from None
-
-
-def _are_numbers(cells: Sequence[str | None]) -> bool:
-    """Whether each cell of a CSV that is filled is a number."""
-    try:
-        np.array([cell for cell in cells if cell is not None], dtype=float)
-    except ValueError:
-        return False
-    return True
+    with reading_rows(path):
+        yield from _READERS.get(suffix, _json_rows)(path, choose, faults, size)
 
 
 def head_of(path: Path, faults: Faults) -> dict[str, pa.DataType]:
-    """Give the columns of a file and their types, null where a file does not have types.
-
-    Columns of a CSV whose first cells are numbers are floats; a later cell that is none is
-    refused where it is read.
-    """
+    """Give the columns of a file and their types: texts of a CSV, null of JSON."""
     if suffix_of(path) == ".parquet":
-        try:
+        with reading_rows(path):
             schema = pq.read_schema(path)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{path}: cannot be read: {in_short(error)}") from None
-        return dict(zip(schema.names, schema.types, strict=True))
+            return dict(zip(schema.names, schema.types, strict=True))
     rows = next(read_rows(path, lambda names: names, faults, HEAD), None)
-    columns = {} if rows is None else rows.columns
-    typed = suffix_of(path) == ".csv"
-    return {
-        name: pa.float64() if typed and _are_numbers(cells) else pa.null()
-        for name, cells in columns.items()
-    }
+    kind = pa.string() if suffix_of(path) == ".csv" else pa.null()
+    return {} if rows is None else dict.fromkeys(rows.columns, kind)

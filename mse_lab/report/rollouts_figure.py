@@ -1,8 +1,8 @@
 """A trainer's log as a figure.
 
 Panels, where the log has what they show: the values of prompts as a histogram; the share of
-zero-variance groups against the group size with its band, dashed where it is a model's, the
-size in use marked; lengths by reward; the mean reward along the steps.
+zero-variance groups against the group size with its band, the size in use marked;
+lengths by reward; the mean reward along the steps.
 """
 
 from typing import Any
@@ -60,17 +60,9 @@ def _draw_forecast(axes: Axes, summary: Summary) -> None:
     rows = summary.forecasts
     sizes = np.array([row.group_size for row in rows])
     curve = np.array([row.zero_variance for row in rows])
-    by_model = np.array([row.model for row in rows])
-    counted = ~by_model
-    # The dashed line begins where the other one ends.
-    dashed = by_model | (sizes == sizes[counted].max())
     style = STYLES["grpo"]._replace(label="")
-    draw_line(axes, sizes[counted], curve[counted], style)
-    if by_model.any():
-        model = style._replace(dashes=(0, (3, 2)))
-        draw_line(axes, sizes[dashed], curve[dashed], model)
-        axes.plot([], [], color=COLOUR, ls=(0, (3, 2)), lw=1.3, label="by a Beta law")
-    axes.plot(sizes[counted], curve[counted, 0], style.mark, color=COLOUR, ms=4, mec=ink(0))
+    draw_line(axes, sizes, curve, style)
+    axes.plot(sizes, curve[:, 0], style.mark, color=COLOUR, ms=4, mec=ink(0))
     size = summary.groups.size_in_use
     used = curve[sizes == size][:, 0]
     label = f"in use, G = {size}"
@@ -90,7 +82,9 @@ def _draw_lengths(axes: Axes, summary: Summary) -> None:
     groups = summary.groups
     names = ("right", "wrong") if groups.binary else ("largest reward", "least reward")
     labels = np.where(
-        groups.right_N, names[0], np.where(groups.wrong_N, names[1], "between")
+        groups.completions["right"],
+        names[0],
+        np.where(groups.completions["wrong"], names[1], "between"),
     )
     order = [name for name in (names[1], "between", names[0]) if (labels == name).any()]
     frame = pd.DataFrame({"length": lengths_N, "reward": labels})

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mse_lab.console import COMMAND_PREFIX
+from mse_lab.errors import one_line, shorten
 from mse_lab.formatting import (
     LEAST_TIMES,
     NOT_KNOWN,
@@ -31,8 +32,8 @@ def _sized(summary: Summary) -> str:
     groups, steps = summary.groups, len(summary.steps)
     size = f", commonly of {groups.size_in_use}" if summary.grouped else ""
     text = (
-        f"{len(groups.reward_N):,} completions of {len(summary.prompts):,} prompts in "
-        f"{len(groups.size_K):,} groups{size}"
+        f"{len(groups.completions):,} completions of {len(summary.prompts):,} prompts in "
+        f"{len(groups.groups):,} groups{size}"
     )
     if not steps:
         return f"{text}."
@@ -52,7 +53,7 @@ def rollouts_headline(summary: Summary) -> str:
     if not summary.grouped:
         return f"Mean reward {with_interval(summary.mean_reward)}; there are no groups."
     size, wasted = summary.groups.size_in_use, summary.wasted
-    total = len(summary.groups.reward_N)
+    total = len(summary.groups.completions)
     best, worst = ("right", "wrong") if summary.groups.binary else ("largest", "least")
     if not wasted:
         return f"Every group of {size} has rewards that vary."
@@ -122,20 +123,40 @@ def _forecast(summary: Summary) -> Part | None:
     for forecast in summary.forecasts:
         groups = budget / forecast.group_size
         used = groups * (1 - forecast.zero_variance.value)
-        marks = ["in use"] * (forecast.group_size == size) + ["model"] * forecast.model
-        mark = f" ({', '.join(marks)})" if marks else ""
-        name = f"G = {forecast.group_size}{mark}"
+        name = f"G = {forecast.group_size}{' (in use)' * (forecast.group_size == size)}"
         counts = f"{_count(used)} of {_count(groups)}"
         rows.append([name, percent(forecast.zero_variance), counts])
     heads = ["", "zero-variance groups", "groups with a gradient"]
     step = "as a step has" if prompts else "for example"
-    said = [f"With {budget:,} completions, {step}, in groups of G:"]
-    if any(forecast.model for forecast in summary.forecasts):
-        said.append(
-            f"Unbiased up to {summary.groups.commonest_size}, the rewards of a group; "
-            "beyond, values are taken to follow a Beta law."
-        )
-    return Part("At other group sizes", said[::-1], rows, heads)
+    said = [
+        f"Up to {summary.groups.commonest_size}, the rewards of a group, which do not tell "
+        "of larger ones.",
+        f"With {budget:,} completions, {step}, in groups of G:",
+    ]
+    return Part("At other group sizes", said, rows, heads)
+
+
+def _parts(summary: Summary) -> Part | None:
+    parts = summary.parts
+    if parts is None:
+        return None
+    why = "" if parts.told else ", which has the fewest values"
+    said = [
+        f"The outcome is {one_line(parts.outcome)}{why}; --outcome names another.",
+        "Of the squared advantages: of groups in which a part varies and the outcome does "
+        "not (of the outcome: in which it varies), divided by the group's standard "
+        "deviation and not.",
+    ]
+    rows = [
+        [
+            shorten(one_line(part.name), 30),
+            number(part.mean, 2),
+            *map(share, (part.varies, part.share_std, part.share_plain)),
+        ]
+        for part in parts.parts
+    ]
+    heads = ["", "mean", "varies in", "of A^2, divided", "not divided"]
+    return Part("Parts of the reward", said, rows, heads)
 
 
 def _completions(summary: Summary) -> Part | None:
@@ -144,8 +165,8 @@ def _completions(summary: Summary) -> Part | None:
         unit, lengths_N = summary.lengths
         rows.append([f"mean length, {unit}", number(float(lengths_N.mean()))])
         names = ("right", "wrong") if groups.binary else ("largest", "least")
-        for name, flags in zip(names, (groups.right_N, groups.wrong_N), strict=True):
-            mean = summary.mean_where(lengths_N, flags)
+        for name, column in zip(names, ("right", "wrong"), strict=True):
+            mean = summary.mean_where(lengths_N, groups.completions[column].to_numpy())
             if np.isfinite(mean.value):
                 what = f"{name} completions" if groups.binary else f"the {name} reward"
                 rows.append([f"  of {what}", with_interval(mean)])
@@ -179,8 +200,8 @@ def _beyond(summary: Summary) -> Part:
         CANNOT_TELL,
         f"{COMMAND_PREFIX} advise PROBE measures it: its first look draws {FIRST_PROMPTS} "
         f"prompts x {FIRST_COMPLETIONS} = {drawn} completions, where these logs hold "
-        f"{len(summary.groups.reward_N):,}. {COMMAND_PREFIX} init MODEL PROMPTS writes the "
-        "probe.",
+        f"{len(summary.groups.completions):,}. {COMMAND_PREFIX} init MODEL PROMPTS writes "
+        "the probe.",
     ]
     return Part("What these logs cannot tell", said)
 
@@ -188,10 +209,11 @@ def _beyond(summary: Summary) -> Part:
 def rollouts_parts(summary: Summary) -> list[Part]:
     """List the parts of the report, the answer first."""
     first = [rollouts_headline(summary), _used(summary), _sized(summary), _batch(summary)]
-    title = f"{summary.log.source.name} ({summary.log.source.form.name})"
+    title = f"{one_line(summary.log.source.name)} ({summary.log.source.form.name})"
     parts = [
         Part(title, [sentence for sentence in first if sentence]),
         _values(summary),
+        _parts(summary),
         _forecast(summary),
         _completions(summary),
         _mismatch(summary),

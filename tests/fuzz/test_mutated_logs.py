@@ -16,18 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_makers import completions, read, state_of, with_advantages, write_lines, write_trl
-from mse_lab.logs import forecast
 from mse_lab.report.rollouts_report import rollouts_text
 
 BASE = completions(prompts=4, size=4, steps=3, seed=1)
 GROUPS = BASE["id"].nunique()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_draws():
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(forecast, "BOOTSTRAP_DRAWS", 3)
-        yield
 
 
 def summary_of(path, **settings):

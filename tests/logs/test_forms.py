@@ -108,11 +108,6 @@ READ = {
         "reward=rewards.total", BY_ID),
     "a weight": (lines("prompt_id=id", "reward", tidy=TIDY), "reward=reward,reward=2*tidy",
         BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5}),
-    "no reward of some": (
-        [{**line, "reward": None} if n % 8 == 0 else line for n,
-            line in enumerate(lines("prompt_id=id", "reward"))],
-        "", counted(NULLS.dropna(), "id") | {"group_size": 8},
-    ),
     "sums of floats": (lines("prompt_id=id", rewards=lambda row: SUMS[row["place"] % 2]),
         "", {"zero_variance": 1.0, "mean_reward": 0.3}),
     "differences of 1e-9": (lines("prompt_id=id",
@@ -149,9 +144,9 @@ REFUSED = {
             "has 16 completions, others 8",
     ),
     "an id that is drawn again": (lines("reward", prompt_id=lambda row: row["id"] % 12), "",
-        "prompt '0' has 40 completions, in several blocks: are these several"),
+        "prompt '0' comes again after another: a file that was appended to"),
     "a text that is drawn again": (lines("reward", prompt=lambda row: f"{row['id'] % 12}"),
-        "", "prompt '0' has 40 completions, in several blocks"),
+        "", "prompt '0' comes again after another"),
     "an id that counts within a step": (
         lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
             "goes with two prompts",
@@ -186,7 +181,7 @@ REFUSED = {
     "a group in some lines": ([*lines("prompt_id=id", "reward", group=1), {"prompt_id": 1,
         "reward": 0}], "", "line 481: group is missing"),
     "a step in late lines": ([*lines("prompt_id=id", "reward") * 9, {"prompt_id": 1,
-        "reward": 0, "step": 1}], "", "line 4097: step is missing, which other rows have"),
+        "reward": 0, "step": 1}], "", "line 4321: has step, and the first rows have none"),
     "a step in some files": (
         lambda at: [write_lines(at / "a.jsonl", [{"prompt_id": 1, "reward": 0}]),
             write_lines(at / "b.jsonl", [{"prompt_id": 2, "reward": 0, "step": 1}])],
@@ -234,6 +229,23 @@ def test_refused(tmp_path, name):
     made, columns, line = REFUSED[name]
     with pytest.raises(InputError, match=line):
         read(write(tmp_path, made), parse_columns(columns) if columns else None)
+
+
+def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
+    """One at most without --partial, as of damaged lines; an eighth only by it."""
+    made = lines("prompt_id=id", "reward")
+    made[3]["reward"] = None
+    one = read(write(tmp_path / "one", made))
+    assert [(part.count, part.what) for part in one.left_out] == [
+        (1, "completions have no reward: left out")
+    ]
+    some = [line | ({"reward": None} if n % 8 == 0 else {}) for n, line in enumerate(made)]
+    path = write(tmp_path / "some", some)
+    with pytest.raises(InputError, match="61 of 480 completions have no reward, more than"):
+        read(path)
+    found = numbers_of(read(path, partial=True))
+    expected = counted(NULLS.drop(index=3).dropna(), "id") | {"group_size": 8}
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
 
 
 def test_ends_as_engines_say_them(tmp_path):
@@ -340,5 +352,5 @@ def test_the_words_of_the_page_read_other_trainers(tmp_path, trainer):
         parse_columns(words[1]),
         group_size=2 if "--group-size" in words else None,
     )
-    assert found.groups.size_K.tolist() == [2, 2]
-    assert found.groups.reward_N.tolist() == [0, 1, 0, 1]
+    assert found.groups.groups["size"].tolist() == [2, 2]
+    assert found.groups.completions["reward"].tolist() == [0, 1, 0, 1]

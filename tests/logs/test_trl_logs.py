@@ -66,7 +66,8 @@ READ = {
         {"groups": 60}),
     "ids of prompts": (LOGGED.assign(prompt="Play.", prompt_id=BASE["id"] % 7),
         {"extras": ["prompt_id"]}, {}, BY_BLOCK | {"prompts": 7}),
-    "groups by the user": (mixed(), {"extras": ["id"]}, {"columns": "group=id"}, BY_BLOCK),
+    "groups by the user": (mixed(), {"extras": ["id"]},
+        {"columns": "group=id", "group_size": 4}, BY_BLOCK),
     "numbers beside, whole": (LOGGED.assign(calls=BASE["place"]), {"extras": ["calls"]}, {},
         BY_BLOCK),
     "a function of no prompt": (LOGGED.assign(tidy=np.nan), {"rewards": ["reward", "tidy"]},
@@ -88,8 +89,7 @@ READ = {
     "a KL term": (KL, {}, {"columns": "reward=reward"}, BY_BLOCK),
     "no reward of some": (
         with_advantages(BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0)), 4), {},
-            {},
-        counted(BASE[BASE["place"] > 0], "id") | {"group_size": 4},
+            {"partial": True}, counted(BASE[BASE["place"] > 0], "id") | {"group_size": 4},
     ),
 }  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_read(tmp_path, name):
 WRONG = LOGGED.assign(advantage=np.float32(1.0))
 REFUSED = {
     "two floats": (WEIGHTED, {"rewards": ["reward", "short"]}, {},
-        "floats are rewards: reward, short"),
+        "these columns are rewards: reward, short"),
     "weights that are not given": (WEIGHTED, {"rewards": ["reward", "short"],
         "state": state_of(10, ["reward", "short"])}, {},
             "the advantages do not follow the rewards in blocks of"),
@@ -252,7 +252,7 @@ def test_what_its_trainer_writes(trained):
     numbers, expected = numbers_of(found), counted(kept, "step", "prompt_id")
     assert {key: numbers[key] for key in expected} == pytest.approx(expected)
     assert found.lengths[1].mean() == pytest.approx(kept["completion_ids"].map(len).mean())
-    assert found.groups.rewards == ("right", "brief")
+    assert found.groups.parts == ("right", "brief")
     assert left_out(found) == [(3, EVALUATION), (1, REPEAT)]
 
 

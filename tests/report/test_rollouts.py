@@ -117,7 +117,6 @@ def test_groups_with_a_gradient_at_other_sizes(tmp_path):
     two = summary.forecasts[0].zero_variance.value
     assert part.rows[0][2] == f"{number(16 * (1 - two), 2)} of 16"
     assert "(in use)" in part.rows[2][0]
-    assert "(model)" in part.rows[3][0]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +147,7 @@ def test_the_figure_shows_the_numbers(tmp_path):
     summary = summarise(tmp_path, draw_groups([0.1, 0.5, 0.9] * 10, 8, groups=100))
     bars, curve, steps = compose_rollouts(summary).axes[:3]
     assert sum(bar.get_height() for bar in bars.patches) == 30
-    known = [one for one in summary.forecasts if not one.model]
-    expected = [(one.group_size, one.zero_variance.value) for one in known]
+    expected = [(one.group_size, one.zero_variance.value) for one in summary.forecasts]
     np.testing.assert_allclose(curve.lines[0].get_xydata(), expected)
     [mark] = [line for line in curve.lines if "in use" in str(line.get_label())]
     assert mark.get_xydata().tolist() == [[8, summary.zero_variance.value]]

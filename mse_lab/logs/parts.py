@@ -1,0 +1,121 @@
+"""Parts of a reward: what each contributes to the groups that have a gradient.
+
+A reward may be a sum, `right + brief`, of which one part says whether a completion is
+right, the outcome. Where a group's outcomes are all equal the others still vary, and
+advantages divided by the group's standard deviation make such a group count as much as any.
+With A = r - mean of its group, or A / (std of its group + 1e-4) as TRL has it by default,
+the share of a set of groups in the squared advantages is
+
+    sum over these groups of sum A^2 / sum over all groups of sum A^2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from mse_lab.arrays import Flags, Floats, divide
+from mse_lab.errors import InputError, nearest, one_line
+from mse_lab.logs.reward_groups import REWARD_ROUNDING, RewardGroups
+from mse_lab.records.records import PART
+
+STD_FLOOR = 1e-4  # TRL's, added to the standard deviation.
+
+
+class RewardPart(NamedTuple):
+    """What a part of the reward contributes; shares of groups of two or more."""
+
+    name: str
+    mean: float  # Over the completions that have it.
+    varies: float  # Share of the groups in which it varies.
+    # Share of the squared advantages, of the groups in which it varies and, of another than
+    # the outcome, the outcome does not.
+    share_std: float  # Divided by the group's standard deviation.
+    share_plain: float  # Not divided.
+
+
+@dataclass(frozen=True)
+class RewardParts:
+    """The parts, the outcome first, and the groups in which only others vary."""
+
+    parts: Sequence[RewardPart]
+    told: bool  # Whether the outcome was named, by the user or the form.
+    others: tuple[str, ...]  # The parts that vary in groups whose outcomes are equal.
+    alone: float  # The share of these groups.
+    share_std: float  # Their share of the squared advantages, as of a part.
+    share_plain: float
+
+    @property
+    def outcome(self) -> str:
+        """The name of the first part."""
+        return self.parts[0].name
+
+
+def _spread_K(groups: RewardGroups, values_N: Floats) -> Floats:
+    """Give the range of each group's known values, as floats of 32 bits; 0 for none."""
+    by_group = groups.completions.assign(value=values_N.astype(np.float32)).groupby("group")
+    return (
+        (by_group["value"].max() - by_group["value"].min()).fillna(0).to_numpy(dtype=float)
+    )
+
+
+def _choose(groups: RewardGroups, values: dict[str, Floats], given: str | None) -> str:
+    """Choose the outcome: the one that is given, else that of the fewest values."""
+    if given is not None:
+        if given in values:
+            return given
+        remedy = nearest(given, [*values]) if values else "these logs have no parts"
+        raise InputError(f"outcome = {one_line(given)}: {remedy}")
+    counts = {name: len(np.unique(one[~np.isnan(one)])) for name, one in values.items()}
+    varied = {name: count for name, count in counts.items() if count > 1} or counts
+    return min(varied, key=varied.__getitem__)
+
+
+def split_reward(
+    groups: RewardGroups, outcome: str | None = None, usual: str = ""
+) -> RewardParts | None:
+    """Say what each part of the reward contributes; None where there are none.
+
+    Args:
+        groups: The rewards in groups.
+        outcome: The part that says whether a completion is right, as the user names it.
+        usual: That of the form of the log, where it is among the parts.
+    """
+    table, several_K = groups.completions, groups.groups["size"].to_numpy() > 1
+    every = {name: table[PART + name].to_numpy(dtype=float) for name in groups.parts}
+    values = {name: one for name, one in every.items() if not np.isnan(one).all()}
+    reward_N = table["reward"].to_numpy()
+    same = [np.allclose(one, reward_N, atol=REWARD_ROUNDING) for one in values.values()]
+    if outcome is None and (not values or same == [True] or not several_K.any()):
+        return None
+    told = outcome if outcome is not None else usual if usual in values else None
+    first = _choose(groups, values, told)
+    varies = {
+        name: (_spread_K(groups, one) > REWARD_ROUNDING) & several_K
+        for name, one in values.items()
+    }
+    square_K = np.where(several_K, groups.groups["variance"].fillna(0), 0.0)
+    square_K = np.where(groups.groups["zero_variance"], 0.0, square_K)
+    scaled_K = square_K / np.square(np.sqrt(square_K) + STD_FLOOR)
+    degrees_K = groups.groups["size"].to_numpy() - 1.0
+
+    def shares(flags_K: Flags) -> tuple[float, float]:
+        sums = ((part_K * degrees_K) for part_K in (scaled_K, square_K))
+        std, plain = (float(divide(one[flags_K].sum(), one.sum())) for one in sums)
+        return std, plain
+
+    def describe(name: str) -> RewardPart:
+        flags_K = varies[name] if name == first else varies[name] & ~varies[first]
+        share = float(varies[name].sum() / several_K.sum())
+        return RewardPart(name, float(np.nanmean(values[name])), share, *shares(flags_K))
+
+    alone_K = ~varies[first] & several_K & ~groups.groups["zero_variance"].to_numpy()
+    names = [first, *(name for name in values if name != first)]
+    return RewardParts(
+        [describe(name) for name in names],
+        told is not None,
+        tuple(name for name in names[1:] if (varies[name] & alone_K).any()),
+        float(alone_K.sum() / several_K.sum()),
+        *shares(alone_K),
+    )

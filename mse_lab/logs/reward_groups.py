@@ -1,0 +1,251 @@
+"""Rewards in groups: what each completion, each group and each prompt of a log got.
+
+`completions` is a row for each of N completions with a reward: the columns of
+`read_logs.py`, `prompt` and `group` numbered from 0, and
+
+    reward          the total, summed over reward functions by their weights
+    right, wrong    whether it is the largest, the least reward of the log
+
+`groups` is a row for each of K groups: its `prompt`, `step` (-1 where the log has none),
+`size`, the `mean` and `variance` (with n - 1) of its rewards, how many are `right` and
+`wrong`, and whether all are equal, `zero_variance`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mse_lab.arrays import Floats, Ints
+from mse_lab.errors import InputError, shorten
+from mse_lab.logs import trl
+from mse_lab.logs.find_logs import LeftOut
+from mse_lab.logs.forms import refuse_total
+from mse_lab.logs.groups import groups_by_id, largest_mode, number
+from mse_lab.logs.read_logs import Log
+from mse_lab.mse.zero_variance import equal_share
+from mse_lab.records.records import PART
+from mse_lab.records.rows import MOST_DAMAGED
+
+# Rewards this near, as floats of 32 bits, are equal: as trainers' isclose of a group's
+# standard deviation and zero.
+REWARD_ROUNDING = 1e-8
+
+UNLIKE_PROMPTS = (
+    "Completions of a group have different prompts: each group is taken for one prompt."
+)
+
+
+@dataclass(frozen=True)
+class RewardGroups:
+    """The completions of a log that have a reward, in groups."""
+
+    completions: pd.DataFrame
+    groups: pd.DataFrame
+    prompts: Sequence[str]  # A label of each prompt, by its number.
+    counts: pd.DataFrame  # The `count` of each reward that a `group` has.
+    size_in_use: int  # The commonest number of completions drawn, with a reward or not.
+    range: tuple[float, float]  # The smallest and the largest reward.
+    parts: tuple[str, ...] = ()  # The columns of the parts of the reward.
+    summed: bool = False  # Whether the reward is their sum.
+    left_out: tuple[LeftOut, ...] = ()  # What is in the log and not here.
+    cautions: tuple[str, ...] = ()  # What the reading rests on, a sentence each.
+
+    @property
+    def binary(self) -> bool:
+        """Whether the log has at most two different rewards."""
+        return bool((self.completions["right"] | self.completions["wrong"]).all())
+
+    @property
+    def commonest_size(self) -> int:
+        """The commonest number of rewards of a group; of several, the largest."""
+        return largest_mode(self.groups["size"].to_numpy())
+
+    def known(self, name: str) -> Floats | None:
+        """Give a number of each completion, (N,); None where some completion lacks it."""
+        column = self.completions.get(name)
+        return None if column is None or column.isna().any() else column.to_numpy()
+
+    def zero_variance_shares(self, group_size: int) -> Floats:
+        """Share of each group's subsets of G completions whose rewards are all equal, (K,).
+
+        It is unbiased for the share of zero-variance groups of G: sum_z C(n_z, G) / C(n, G)
+        with n_z completions of reward z, for rewards 0 and 1 [C(c, G) + C(n-c, G)] /
+        C(n, G). NaN where the group is smaller than G.
+        """
+        size_K = self.groups["size"].to_numpy(dtype=float)
+        group, count = self.counts["group"].to_numpy(), self.counts["count"].to_numpy()
+        large_K = size_K >= group_size
+        in_large = large_K[group]
+        shares = equal_share(count[in_large], size_K[group[in_large]], group_size)
+        sums_K = np.bincount(group[in_large], weights=shares, minlength=len(size_K))
+        return np.where(large_K, sums_K, np.nan)
+
+
+def count_levels(group_N: Ints, reward_N: Floats) -> pd.DataFrame:
+    """Count each distinct reward of a group, compared as trainers do, floats of 32 bits."""
+    level_N = reward_N.astype(np.float32).astype(float)
+    order = np.lexsort((level_N, group_N))
+    group, levels = group_N[order], level_N[order]
+    del order  # Of a long log each array takes much.
+    new = np.r_[True, (group[1:] != group[:-1]) | (np.diff(levels) > REWARD_ROUNDING)]
+    counts = np.diff(np.r_[np.flatnonzero(new), len(group)]).astype(float)
+    return pd.DataFrame({"group": group[new], "count": counts})
+
+
+def _extremes(reward_N: Floats) -> dict[str, object]:
+    """Say which completions have the largest and the least reward of the log.
+
+    Where all rewards are equal, all are right if the reward is positive, else wrong.
+    """
+    level_N = reward_N.astype(np.float32).astype(float)
+    if np.ptp(level_N) <= REWARD_ROUNDING:
+        right_N = np.full(len(reward_N), reward_N.max() > 0)
+        return {"right": right_N, "wrong": ~right_N}
+    return {
+        "right": level_N >= level_N.max() - REWARD_ROUNDING,
+        "wrong": level_N <= level_N.min() + REWARD_ROUNDING,
+    }
+
+
+def _tabulate(completions: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
+    """Describe each group."""
+    group_N = completions["group"].to_numpy()
+    reward_N = completions["reward"].to_numpy()
+    first = completions.drop_duplicates("group")
+    size_K = np.bincount(group_N)
+    mean_K = np.bincount(group_N, weights=reward_N) / size_K
+    squares_K = np.bincount(group_N, weights=np.square(reward_N - mean_K[group_N]))
+    variance_K = np.full(len(size_K), np.nan)
+    np.divide(squares_K, size_K - 1.0, out=variance_K, where=size_K > 1)
+    columns = {
+        "prompt": first["prompt"].to_numpy(),
+        "step": first["step"].to_numpy() if "step" in first else np.full(len(first), -1),
+        "size": size_K,
+        "mean": mean_K,
+        "variance": variance_K,
+        "right": np.bincount(group_N, weights=completions["right"]).astype(int),
+        "wrong": np.bincount(group_N, weights=completions["wrong"]).astype(int),
+        "zero_variance": np.bincount(counts["group"]) == 1,
+    }
+    return pd.DataFrame(columns)
+
+
+def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
+    """Put completions into groups, and give each its reward."""
+    read = _read_trl if log.source.form.blocks else _read_rows
+    return read(log, group_size)
+
+
+def _read_trl(log: Log, group_size: int | None) -> RewardGroups:
+    """Read TRL's blocks, and which of its columns are rewards."""
+    source, form, state = log.source, log.source.form, log.source.state
+    table, left_out = trl.leave_out(log.completions, state, asked=source.asked)
+    named = form.is_given("reward")
+    cautions = [] if state or source.asked else [trl.NO_STATE]
+    parts: tuple[str, ...] = ()
+    if "reward" in form.columns:
+        reward_N = table["reward"].to_numpy()
+    else:
+        functions = state.functions if state else ()
+        parts = trl.rewards_of(table, functions, named=named)
+        reward_N = _add_up(_values(table, parts), form.weights)
+    if "group" in log.identities:
+        group_N = groups_by_id(log, table, group_size)
+    else:
+        size, fits = trl.block_length(table, reward_N, group_size, named=named)
+        group_N = np.arange(len(table)) // size
+        cautions += [] if fits else [trl.NO_FIT]
+    return _scored(log, table.assign(reward=reward_N), group_N, parts, left_out, cautions)
+
+
+def _read_rows(log: Log, group_size: int | None) -> RewardGroups:
+    table, form = log.completions, log.source.form
+    parts = tuple(name.removeprefix(PART) for name in table if name.startswith(PART))
+    if "reward" not in table:
+        values = _values(table, parts)
+        if "reward" not in form.given:
+            refuse_total(parts)
+            _refuse_sum(values)
+        table = table.assign(reward=_add_up(values, form.weights))
+    return _scored(log, table, groups_by_id(log, table, group_size), parts)
+
+
+def _scored(
+    log: Log,
+    table: pd.DataFrame,
+    group_N: Ints,
+    parts: tuple[str, ...],
+    left_out: Sequence[LeftOut] = (),
+    cautions: Sequence[str] = (),
+) -> RewardGroups:
+    """Leave out the completions without a reward, and number prompts and groups."""
+    size_in_use = largest_mode(np.bincount(group_N))
+    table = table.assign(group=group_N)
+    alike = "prompt" in table and table.groupby("group")["prompt"].nunique().max() == 1
+    if not alike:  # Each group is taken for a prompt.
+        cautions = [*cautions, *([UNLIKE_PROMPTS] if "prompt" in table else [])]
+        table = table.assign(prompt=group_N)
+    known_N = table["reward"].notna()
+    if not known_N.all():
+        left_out = [*left_out, _without_reward(log, table)]
+        table = table[known_N].reset_index(drop=True)
+        table["group"] = number(table, "group")
+    names = table["prompt"].unique()
+    prompts = [log.labels[one] if alike else f"group {one}" for one in names.tolist()]
+    table["prompt"] = number(table, "prompt")
+    reward_N = table["reward"].to_numpy()
+    counts = count_levels(table["group"].to_numpy(), reward_N)
+    table = table.assign(**_extremes(reward_N))
+    return RewardGroups(
+        table,
+        _tabulate(table, counts),
+        prompts,
+        counts,
+        size_in_use,
+        (float(reward_N.min()), float(reward_N.max())),
+        parts,
+        summed="reward" not in log.completions and len(parts) > 1,
+        left_out=tuple(left_out),
+        cautions=tuple(cautions),
+    )
+
+
+def _without_reward(log: Log, table: pd.DataFrame) -> LeftOut:
+    """Count the completions without a reward; refuse many, as damaged lines are."""
+    missing = np.flatnonzero(table["reward"].isna())
+    if len(missing) == len(table):
+        raise InputError(f"{log.source.name}: no completion has a reward; name others")
+    if len(missing) > max(1, MOST_DAMAGED * len(table)) and not log.partial:
+        raise InputError(
+            f"{log.source.name}: {len(missing)} of {len(table)} completions have no "
+            f"reward, more than {MOST_DAMAGED:.0%}, and a group is judged by what is left; "
+            "give each one, or leave them out by --partial (partial=True)"
+        )
+    return LeftOut(len(missing), "completions have no reward: left out")
+
+
+def _values(table: pd.DataFrame, names: Sequence[str]) -> dict[str, Floats]:
+    return {name: table[PART + name].to_numpy(dtype=float) for name in names}
+
+
+def _add_up(parts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """Add up the rewards of functions, by their weights; NaN where none gave one."""
+    weighted = np.stack([values * weights.get(name, 1.0) for name, values in parts.items()])
+    return np.where(np.isnan(weighted).all(axis=0), np.nan, np.nansum(weighted, axis=0))
+
+
+def _refuse_sum(parts: Mapping[str, Floats]) -> None:
+    """Refuse to add up parts of which one is the sum of the others in every row."""
+    total_N = _add_up(parts, {})
+    for name, values_N in parts.items() if len(parts) > 2 else ():
+        if (
+            np.allclose(2 * values_N, total_N, rtol=1e-6, atol=REWARD_ROUNDING)
+            and values_N.any()
+        ):
+            raise InputError(
+                f"rewards {shorten(', '.join(parts))}: {name} is the sum of the others; "
+                f"name the one that counts, --columns reward=rewards.{name}, or those that "
+                "add up"
+            )
