@@ -101,6 +101,63 @@ def power_of_the_law() -> Iterable[Row]:
         yield {"power of 1 + E by which gains fall": f"{step} steps", "law": "-1"} | cells
 
 
+def power(arms: pd.DataFrame) -> str:
+    """Fit gains by a power of 1 + E: least squares of logarithms."""
+    slope, _ = np.polyfit(np.log(arms.one_plus_error), np.log(arms.gain), 1)
+    return f"{slope:.2f}"
+
+
+# The arms of probes/studies/tiny-base.yaml as it was declared, at a1748b82: N x G.
+DECLARED = {
+    ("sgd", "grpo"): {128: (2, 4, 8, 16, 64), 64: (4, 16), 256: (4, 16)},
+    ("sgd", "vanilla"): {128: (1, 8, 32)},
+    ("sgd", "best-constant-loo"): {128: (8, 32)},
+    ("adamw", "grpo"): {128: (2, 4, 16, 64), 64: (4,), 256: (4,)},
+}
+
+
+def is_declared(row: Any) -> bool:
+    """Whether an arm stood in the settings before the first run."""
+    sizes = DECLARED[row.optimiser, row.estimator]
+    return row.group_size in sizes.get(row.completions_per_step, ())
+
+
+@table
+def power_of_some_arms() -> Iterable[Row]:
+    """Give the power over some of the arms, each at its best rate, after 12 steps."""
+    arms = read("training-law/comparison.csv").query("step == 12")
+    declared = arms[[is_declared(row) for row in arms.itertuples()]]
+    adamw = arms[arms.optimiser == "adamw"]
+    logs = np.log(adamw[["one_plus_error", "gain"]])
+    apart = logs - logs.groupby(adamw.completions_per_step).transform("mean")
+    within = (apart.one_plus_error @ apart.gain) / (apart.one_plus_error**2).sum()
+    for name, words in (("sgd", "SGD"), ("adamw", "AdamW")):
+        rows = declared[declared.optimiser == name]
+        yield {"arms": f"{words}, declared: {len(rows)}", "power": power(rows)}
+    for count, rows in adamw.groupby("completions_per_step"):
+        yield {"arms": f"AdamW, N = {count}", "power": power(rows)}
+    yield {"arms": "AdamW, each N's mean taken out", "power": f"{within:.2f}"}
+
+
+@table
+def power_at_one_rate() -> Iterable[Row]:
+    """Give the power where all of GRPO-type's arms have one rate, of gains above zero."""
+    keys = ["optimiser", "completions_per_step", "group_size"]
+    of_law = read("training-law/comparison.csv").query("step == 12 and estimator == 'grpo'")
+    runs = read("training-law/runs.csv").query("estimator == 'grpo'")
+    runs["gain"] = runs.step_12 - runs.step_0
+    for (name, rate), some in runs.groupby(["optimiser", "step_size"]):
+        means = some.groupby(keys).gain.mean().rename("gain").reset_index()
+        arms = means[means.gain > 0].merge(of_law[[*keys, "one_plus_error"]], on=keys)
+        if len(arms) >= 12:
+            words = {"sgd": "SGD", "adamw": "AdamW"}[name]
+            yield {
+                "optimiser, rate": f"{words}, {rate:g}",
+                "arms": str(len(arms)),
+                "power": power(arms),
+            }
+
+
 @table
 def advised_size() -> Iterable[Row]:
     """Give the gain at TRL's default size over that at the advised one."""
@@ -112,6 +169,24 @@ def advised_size() -> Iterable[Row]:
             "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
             "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
             "after 12 steps": interval(by_step.loc[12], "gain_ratio"),
+        }
+
+
+@table
+def arms_of_adamw() -> Iterable[Row]:
+    """Give some of AdamW's arms beside N = 128 and G = 4, after 12 steps."""
+    arms = read("training-law/comparison.csv").query("optimiser == 'adamw' and step == 12")
+    known = arms.set_index(["completions_per_step", "group_size"])
+    for arm in [(256, 4), (128, 2), (128, 16), (128, 64), (64, 4), (64, 64)]:
+        row = known.loc[arm]
+        yield {
+            "N, G": f"{arm[0]}, {arm[1]}",
+            "gain, predicted": f"{row.predicted_gain_ratio:.2f}",
+            "measured": interval(row, "gain_ratio"),
+            "steps to its J, predicted": f"{row.predicted_steps_ratio:.2f}",
+            "steps, measured": f"{row.steps_ratio:.2f}",
+            "best rate, predicted": f"{row.predicted_step_size_ratio:.2f}",
+            "best rate, measured": f"{row.step_size_ratio:.2f}",
         }
 
 
