@@ -6,6 +6,7 @@ A table stands on its page between `<!-- table: NAME -->` and `<!-- end -->`; th
 of that name gives its rows. `--check` writes nothing, and fails where a page differs.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
+
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.mse.baseline import fit_at
+from mse_lab.mse.loss import Aim, find_aims
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.results.tables import restore_moments
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -70,9 +78,48 @@ def small_ratios() -> Iterable[Row]:
     heads = "vanilla, G = 4", "GRPO-type, G = 4", "the same, G = 64"
     for run in SMALL:
         cells = ratios_of(run, ("vanilla", 4), ("grpo", 4), ("grpo", 64))
-        yield {"MSE over the oracle's": run, "V": mean_value(run)} | dict(
-            zip(heads, cells, strict=True)
+        prompts = read(f"{run}/prompts.csv")
+        above = (prompts.best_baseline > prompts.value / 2).sum()
+        yield (
+            {"MSE over the oracle's": run, "V": mean_value(run)}
+            | dict(zip(heads, cells, strict=True))
+            | {"b* > V/2": f"{above} of {len(prompts)}"}
         )
+
+
+def prompts_of(run: str) -> PromptTable:
+    """Read a run's prompts from its tables: no pools are needed."""
+    folder = RESULTS / run
+    probe = parse_probe(yaml.safe_load((folder / "config.yaml").read_text("utf-8")), run)
+    prompts = read(f"{run}/prompts.csv")
+    moments = restore_moments(prompts, probe.pool.reference)
+    c1 = json.loads((folder / "advice.json").read_text("utf-8"))["c1"]["value"]
+    products_PP = np.full((len(prompts),) * 2, moments.gradient2.mean() - c1)
+    np.fill_diagonal(products_PP, 0.0)
+    return PromptTable(moments, products_PP, np.zeros(len(prompts)), binary=True)
+
+
+@table
+def worth_of_the_baseline() -> Iterable[Row]:
+    """Give costs of the same error over GRPO-type's at G = 8, over random prompts."""
+    for run in [*(f"smollm2/{form}" for form in FORMS), *SMALL]:
+        prompts = prompts_of(run)
+        of_grpo = find_aims(prompts, "grpo", range(2, 129))
+        best = min(of_grpo, key=lambda size: float(of_grpo[size].noise[0]))
+        alone, eight = (fit_at(prompts, size) for size in (1, 8))
+        oracle = Aim.of_unbiased(prompts.samples, "oracle", 8)
+        base = float(of_grpo[8].noise[0])
+        costs = [
+            float(aim.noise[0]) / base
+            for aim in (of_grpo[best], alone.aim, eight.aim, oracle)
+        ]
+        yield {
+            "run": run,
+            "best size alone": f"{costs[0]:.2f} (G = {best})",
+            "one constant, no group": f"{costs[1]:.2f} ({alone.alpha:.2f})",
+            "affine, G = 8": f"{costs[2]:.2f}",
+            "oracle, G = 8": f"{costs[3]:.2f}",
+        }
 
 
 @table
