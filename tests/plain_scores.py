@@ -38,8 +38,8 @@ def some_completions(policy, count=9):
 
 
 def plain_scores(policy, completions, prompt=PROMPT):
-    """Score each completion's own tokens, (N, D), and give log pi, (N,)."""
-    scores, log_probs = [], []
+    """Score each completion's own tokens, (N, D); give log pi and logits norms, (N,)."""
+    scores, log_probs, logit_norms2 = [], [], []
     scored_NT = completions.scored_NT(completions.tokens_NT.shape[1])
     parameters = [*policy.parameters.values()]
     for tokens, own_T in zip(completions.unpadded, scored_NT, strict=True):
@@ -48,12 +48,15 @@ def plain_scores(policy, completions, prompt=PROMPT):
         with torch.enable_grad(), policy.differentiable():
             logits = policy.model(inputs, use_cache=False).logits[0, len(prompt) - 1 :]
             logits = logits if logits.dtype == torch.float64 else logits.float()
-            table = (logits / policy.temperature).log_softmax(-1)
-            log_prob = table[own, tokens[own]].sum()
-            parts = torch.autograd.grad(log_prob, parameters, materialize_grads=True)
+            scaled = logits / policy.temperature
+            log_prob = scaled.log_softmax(-1)[own, tokens[own]].sum()
+            d_logits, *parts = torch.autograd.grad(
+                log_prob, [scaled, *parameters], materialize_grads=True
+            )
         scores.append(torch.cat([part.flatten().double() for part in parts]).numpy())
         log_probs.append(float(log_prob.detach()))
-    return np.stack(scores), np.array(log_probs)
+        logit_norms2.append(float(d_logits.double().square().sum()))
+    return np.stack(scores), np.array(log_probs), np.array(logit_norms2)
 
 
 def autograd_scores(policy, completions, prompt=PROMPT):
@@ -93,7 +96,7 @@ class Exact(Whole):
 
 def gaps(policy, completions, how=None, truth=None):
     """Measure how far all that a block's pass gives is from the truth, relatively."""
-    scores_ND, log_probs_N = truth or plain_scores(policy, completions)
+    scores_ND, log_probs_N, logit_norms2_N = truth or plain_scores(policy, completions)
     reference, sum_D = random_reference(policy), Exact(policy.parameters)
     # One completion has no weight.
     weights_N = np.linspace(-1.0, 2.0, len(completions)) * (np.arange(len(scores_ND)) != 1)
@@ -110,6 +113,7 @@ def gaps(policy, completions, how=None, truth=None):
         "products": relative_gap(found.products_N, scores_ND @ joined(reference)),
         "norms": relative_gap(found_norms2, np.array(norms2)),
         "log pi": relative_gap(found.log_probs_N, log_probs_N),
+        "logits": relative_gap(found.logit_norms2_N, logit_norms2_N),
         "sum": relative_gap(sum_D.vector, weights_N @ scores_ND),
     }
 

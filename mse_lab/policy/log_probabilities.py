@@ -5,11 +5,17 @@ log-probability is the sum over the policy's own tokens, the end token included.
 computed from the whole sequence (`sequence_log_probs`) or after a shared prefix
 (`completion_log_probs`), the prompt's part of a pass. Models with other states than keys
 and values, or without a cache, process the whole prompt with every completion.
+
+The same pass gives each completion's logits norm, the sum over its own tokens of
+
+    ||d log pi(y_t) / d logits||^2 = 1 - 2 pi(y_t) + sum_v pi(v)^2,
+
+the logits being those that the temperature has divided.
 """
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -102,27 +108,49 @@ def completion_logits(policy: Policy, prefix: SharedPrefix, tokens_NT: Tensor) -
 
 
 class _TokenLogProbs(torch.autograd.Function):
-    """log pi of tokens from scaled logits, differentiated once.
+    """log pi of tokens from scaled logits, differentiated once, and logits norms.
 
-    The gradient with respect to the logits, d (1[v = y] - pi(v)), overwrites log pi: with a
-    large vocabulary the time is spent on reading and writing such arrays.
+    The gradient with respect to the logits, d (1[v = y] - pi(v)), overwrites pi, as pi has
+    log pi: with a large vocabulary the time is spent on reading and writing such arrays.
     """
 
     @staticmethod
-    def forward(ctx: Any, logits_NTV: Tensor, tokens_NT: Tensor) -> Tensor:
+    def forward(ctx: Any, logits_NTV: Tensor, tokens_NT: Tensor) -> tuple[Tensor, Tensor]:
         log_probs_NTV = torch.log_softmax(logits_NTV, dim=-1)
-        ctx.save_for_backward(log_probs_NTV, tokens_NT)
-        return log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
+        log_probs_NT = log_probs_NTV.gather(-1, tokens_NT[..., None])[..., 0]
+        probs_NTV = log_probs_NTV.exp_()
+        norms2_NT = logit_norms2(log_probs_NT, torch.linalg.vector_norm(probs_NTV, dim=-1))
+        ctx.save_for_backward(probs_NTV, tokens_NT)
+        ctx.mark_non_differentiable(norms2_NT)
+        return log_probs_NT, norms2_NT
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (d_NT,) = gradients
-        log_probs_NTV, tokens_NT = ctx.saved_tensors
-        gradient = log_probs_NTV.exp_().mul_(-d_NT[..., None])
+        d_NT, _ = gradients
+        probs_NTV, tokens_NT = ctx.saved_tensors
+        gradient = probs_NTV.mul_(-d_NT[..., None])
         return gradient.scatter_add_(-1, tokens_NT[..., None], d_NT[..., None]), None
 
 
-_token_log_probs: Callable[..., Tensor] = _TokenLogProbs.apply
+token_log_probs: Callable[..., tuple[Tensor, Tensor]] = _TokenLogProbs.apply
+
+
+def logit_norms2(log_probs_NT: Tensor, norm_of_probs_NT: Tensor) -> Tensor:
+    """Compute (1 - pi(y))^2 + sum_{v != y} pi(v)^2 of log pi(y) and sqrt(sum_v pi(v)^2)."""
+    others_NT = norm_of_probs_NT.square() - log_probs_NT.exp().square()
+    return torch.expm1(log_probs_NT).square() + others_NT.clamp(min=0)
+
+
+class TokenSums(NamedTuple):
+    """What a pass gives of N completions: sums over their own tokens."""
+
+    log_probs_N: Tensor  # log pi(Y_i | x), differentiable.
+    logit_norms2_N: Tensor  # The logits norms.
+
+    @classmethod
+    def of(cls, tokens: tuple[Tensor, Tensor], completions: Completions) -> "TokenSums":
+        """Sum both over tokens, from (N, T)."""
+        return cls(*(sum_over_tokens(of_NT, completions) for of_NT in tokens))
 
 
 def sum_over_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
@@ -131,12 +159,11 @@ def sum_over_tokens(log_probs_NT: Tensor, completions: Completions) -> Tensor:
     return torch.where(scored_NT.to(log_probs_NT.device), log_probs_NT, 0).sum(-1)
 
 
-def _sum_log_probs(
+def _sum_tokens(
     policy: Policy, logits_NTV: Tensor, tokens_NT: Tensor, completions: Completions
-) -> Tensor:
+) -> TokenSums:
     tokens_NT = tokens_NT.to(logits_NTV.device)
-    log_probs_NT = _token_log_probs(policy.scaled(logits_NTV), tokens_NT)
-    return sum_over_tokens(log_probs_NT, completions)
+    return TokenSums.of(token_log_probs(policy.scaled(logits_NTV), tokens_NT), completions)
 
 
 def padded_tokens(policy: Policy, completions: Completions, padding: int = 0) -> Tensor:
@@ -146,17 +173,24 @@ def padded_tokens(policy: Policy, completions: Completions, padding: int = 0) ->
     return nn.functional.pad(tokens, (0, padding))
 
 
-def sequence_log_probs(
+def sequence_sums(
     policy: Policy, prompt: list[int], completions: Completions, padding: int = 0
-) -> Tensor:
-    """Compute log pi(Y_i | x) from whole sequences, without a cache, (N,).
+) -> TokenSums:
+    """Compute log pi(Y_i | x) and logits norms from whole sequences, without a cache.
 
     The `padding` tokens on the right of the longest completion do not change it: attention
     is causal and the sum ends at a completion's length.
     """
     tokens = padded_tokens(policy, completions, padding)
     logits = policy.logits(sequences(prompt, tokens), kept=tokens.shape[1])
-    return _sum_log_probs(policy, logits, tokens, completions)
+    return _sum_tokens(policy, logits, tokens, completions)
+
+
+def sequence_log_probs(
+    policy: Policy, prompt: list[int], completions: Completions, padding: int = 0
+) -> Tensor:
+    """Compute log pi(Y_i | x) alone as `sequence_sums` does, (N,)."""
+    return sequence_sums(policy, prompt, completions, padding).log_probs_N
 
 
 def completion_log_probs(
@@ -165,4 +199,4 @@ def completion_log_probs(
     """Compute log pi(Y_i | x) after a shared prefix, (N,)."""
     tokens = padded_tokens(policy, completions)
     logits = completion_logits(policy, prefix, tokens)
-    return _sum_log_probs(policy, logits, tokens, completions)
+    return _sum_tokens(policy, logits, tokens, completions).log_probs_N

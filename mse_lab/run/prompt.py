@@ -181,7 +181,7 @@ def _arrays(
         reference_distance2=reference.distance2,
         kind_norms2_NM=np.concatenate([sum_by_kind(block.norms2) for block in blocks]),
         kind_products_M=sum_by_kind(reference.products),
-        logit_norms2_N=np.full(len(pool.rewards_N), np.nan),
+        logit_norms2_N=np.concatenate([block.logit_norms2_N for block in blocks]),
         mean_D=reference.kept_mean,
         difference_D=reference.kept_difference,
     )

@@ -84,13 +84,15 @@ def sample_prompt(
     scores, vectors_MD = _score(subject, index, scored, weights_MK)
     refuse_scores(subject, index, scores, start + scored_K)
     gap = _gradient_gap(subject, index, scored, weights_MK[0]) if checked else np.nan
+    logit_norms2_N = np.full(len(pool.rewards_N), np.nan)
+    logit_norms2_N[scored_K] = scores.logit_norms2_N
     sample = PromptSample(
         rewards_N=pool.rewards_N,
         scored_K=scored_K,
         gram_KK=scores.gram_NN,
         vectors_MD=vectors_MD,
         lengths_N=pool.completions.lengths_N,
-        logit_norms2_N=np.full(len(pool.rewards_N), np.nan),
+        logit_norms2_N=logit_norms2_N,
     )
     return SampledPrompt(
         sample,

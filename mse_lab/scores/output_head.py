@@ -2,9 +2,10 @@
 
 With hidden states h_t, the head's matrix A (V, H) and whatever the model does to single
 logits after it (soft-capping, scaling; phi), log pi(y_t) = l_t[y_t] - log sum_v exp l_t[v],
-l_t[v] = phi(<A_v, h_t>) / temperature. The sum and the gradients need the logits of a slice
-of the vocabulary at a time. The head's own score is sum_t d_t h_t', whose rows d_t are
-computed again, slice by slice, when they are reduced (`_LogitGradients`).
+l_t[v] = phi(<A_v, h_t>) / temperature. The sum, that of squared probabilities and the
+gradients need the logits of a slice of the vocabulary at a time. The head's own score is
+sum_t d_t h_t', whose rows d_t are computed again, slice by slice, when they are reduced
+(`_LogitGradients`).
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,13 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import padded_tokens, sequences, sum_over_tokens
+from mse_lab.policy.log_probabilities import (
+    TokenSums,
+    logit_norms2,
+    padded_tokens,
+    sequences,
+    token_log_probs,
+)
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
 from mse_lab.scores.module_hooks import replaced_forward
@@ -83,18 +90,18 @@ class SlicedHead:
         """Cut the vocabulary so that a slice of the logits is small."""
         return slices(len(self.module.weight), 4 * hidden_NTH[..., 0].numel())
 
-    def sequence_log_probs(
+    def sequence_sums(
         self, prompt: list[int], completions: Completions, padding: int, recorder: Recorder
-    ) -> Tensor:
-        """Compute log pi(Y_i | x) as `policy.log_probabilities` does, (N,).
+    ) -> TokenSums:
+        """Compute log pi(Y_i | x) and logits norms as `policy.log_probabilities` does.
 
         The recorder takes the head's factors in the backward pass.
         """
         hidden, tokens = self._run(prompt, completions, padding)
         for name in self.names.values():
             recorder.expect(name)
-        by_token = _token_log_probs(self, recorder, hidden, tokens)
-        return sum_over_tokens(by_token, completions)
+        by_token = _sliced_log_probs(self, recorder, hidden, tokens)
+        return TokenSums.of(by_token, completions)
 
     def _run(
         self, prompt: list[int], completions: Completions, padding: int
@@ -108,24 +115,24 @@ class SlicedHead:
 
     def by_tokens(
         self, prompt: list[int], completions: Completions, padding: int
-    ) -> Tensor:
-        """Compute log pi(Y_i | x), (N,), with the logits of some tokens at a time.
+    ) -> TokenSums:
+        """Compute log pi(Y_i | x) and logits norms, some tokens' logits at a time.
 
         They are computed again in the backward pass, which is autograd's own.
         """
         hidden, tokens = self._run(prompt, completions, padding)
 
-        def part(states_NTH: Tensor, tokens_NT: Tensor) -> Tensor:
+        def part(states_NTH: Tensor, tokens_NT: Tensor) -> tuple[Tensor, Tensor]:
             raw = nn.functional.linear(states_NTH, self.module.weight, self.module.bias)
-            table = self._policy.log_probabilities(self._after(raw))
-            return table.gather(-1, tokens_NT[..., None])[..., 0]
+            return token_log_probs(self._policy.scaled(self._after(raw)), tokens_NT)
 
         bytes_a_token = 4 * len(tokens) * len(self.module.weight)
         parts = [
             checkpoint(part, hidden[:, at], tokens[:, at], use_reentrant=False)
             for at in slices(tokens.shape[1], bytes_a_token)
         ]
-        return sum_over_tokens(torch.cat(parts, 1), completions)
+        log_probs_NT, norms2_NT = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+        return TokenSums.of((log_probs_NT, norms2_NT), completions)
 
 
 class _LogitGradients:
@@ -150,24 +157,33 @@ class _LogitGradients:
 
 
 class _SlicedTokenLogProbs(torch.autograd.Function):
-    """log pi of tokens from hidden states, a slice of the vocabulary at a time."""
+    """log pi of tokens and logits norms from hidden states, by slices of the vocabulary."""
 
     @staticmethod
     def forward(
         ctx: Any, head: SlicedHead, recorder: Recorder, hidden: Tensor, tokens: Tensor
-    ) -> Tensor:
-        chosen, totals = torch.zeros(()), []
+    ) -> tuple[Tensor, Tensor]:
+        chosen, totals, norms = torch.zeros(()), [], []
         for part in head.parts(hidden):
             _, scaled = head.logits(hidden, part)
             place = tokens - part.start
             inside = (place >= 0) & (place < scaled.shape[-1])
             chosen_logit = scaled.gather(-1, (place * inside)[..., None])[..., 0]
             chosen = torch.where(inside, chosen_logit, chosen.to(chosen_logit))
-            totals.append(scaled.logsumexp(-1))
+            # As torch.logsumexp does it; the norm is of the same terms.
+            peak = scaled.amax(-1)
+            peak = peak.masked_fill(peak.isinf(), 0)
+            terms = (scaled - peak[..., None]).exp_()
+            totals.append(terms.sum(-1).log_().add_(peak))
+            norms.append(torch.linalg.vector_norm(terms, dim=-1).log_().add_(peak))
         total = torch.stack(totals).logsumexp(0)
         ctx.head, ctx.recorder = head, recorder
         ctx.save_for_backward(hidden, tokens, total)
-        return chosen - total
+        log_probs = chosen - total
+        norm_of_probs = (torch.stack(norms) - total).exp().norm(dim=0)
+        norms2 = logit_norms2(log_probs, norm_of_probs)
+        ctx.mark_non_differentiable(norms2)
+        return log_probs, norms2
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, None]:
@@ -187,4 +203,4 @@ class _SlicedTokenLogProbs(torch.autograd.Function):
         return None, None, pulled.to(hidden), None
 
 
-_token_log_probs: Callable[..., Tensor] = _SlicedTokenLogProbs.apply
+_sliced_log_probs: Callable[..., tuple[Tensor, Tensor]] = _SlicedTokenLogProbs.apply

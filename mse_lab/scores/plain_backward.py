@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.log_probabilities import TokenSums, sequence_sums
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import at_least_float32, slices
 from mse_lab.scores.module_hooks import replaced_forward
@@ -29,12 +29,12 @@ from mse_lab.scores.recorder import Weighted, decoder_layers
 from mse_lab.scores.reference import gradient_hooks, inner_product
 from mse_lab.scores.sketches import SCORE_BUCKETS, Sketch
 
-# Prompt, completions, padding -> log pi(Y_i | x), (N,).
-LogProbs = Callable[[list[int], Completions, int], Tensor]
+# Prompt, completions, padding -> log pi(Y_i | x) and logits norms.
+PlainPass = Callable[[list[int], Completions, int], TokenSums]
 
 
 @contextmanager
-def plain_passes(policy: Policy, *, recomputed: bool, sliced: bool) -> Iterator[LogProbs]:
+def plain_passes(policy: Policy, *, recomputed: bool, sliced: bool) -> Iterator[PlainPass]:
     """Give what runs plain passes inside the block.
 
     With layers `recomputed` a pass keeps their inputs only, and with `sliced` no logits
@@ -44,7 +44,7 @@ def plain_passes(policy: Policy, *, recomputed: bool, sliced: bool) -> Iterator[
         for layer in decoder_layers(policy.model) if recomputed else []:
             again = partial(checkpoint, layer.forward, use_reentrant=False)
             stack.enter_context(replaced_forward(layer, again))
-        plain = partial(sequence_log_probs, policy)
+        plain = partial(sequence_sums, policy)
         yield SlicedHead(policy).by_tokens if sliced else plain
 
 
@@ -95,10 +95,10 @@ class PlainBackward:
             one.add(name, [flat])
 
     def run(
-        self, log_probs: LogProbs, prompt: list[int], some: Completions, padding: int
-    ) -> Floats:
-        """Differentiate the completions, one pass each; give log pi(Y_i | x), (N,)."""
-        log_probs_N = np.zeros(len(some))
+        self, plain: PlainPass, prompt: list[int], some: Completions, padding: int
+    ) -> tuple[Floats, Floats]:
+        """Differentiate the completions, one pass each; give what `TokenSums` has, (N,)."""
+        log_probs_N, logit_norms2_N = np.zeros((2, len(some)))
         # Another hash for each block, so that their errors are independent.
         seed = crc32(np.concatenate([prompt, *some.unpadded]).tobytes())
         for index in range(len(some)):
@@ -106,11 +106,12 @@ class PlainBackward:
             if self._sketched:
                 one = Sketch(self._policy.parameters, seed, SCORE_BUCKETS)
             with gradient_hooks(self._policy, partial(self._take, index, one)):
-                log_prob = log_probs(prompt, some[index : index + 1], padding).sum()
+                log_prob_1, norm2_1 = plain(prompt, some[index : index + 1], padding)
                 # An expert that counts may have no part in a completion.
-                if log_prob.requires_grad:
-                    log_prob.backward()
+                if log_prob_1.requires_grad:
+                    log_prob_1.backward()
             if one is not None:
                 self._kept[""][index] = torch.from_numpy(one.vector)
-            log_probs_N[index] = float(log_prob.detach())
-        return log_probs_N
+            log_probs_N[index] = float(log_prob_1.detach())
+            logit_norms2_N[index] = float(norm2_1)
+        return log_probs_N, logit_norms2_N

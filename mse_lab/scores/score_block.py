@@ -25,7 +25,7 @@ from torch import Tensor
 
 from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.output_head import SlicedHead
 from mse_lab.scores.plain_backward import PlainBackward, plain_passes
@@ -54,6 +54,7 @@ class Scores:
     products_N: Floats  # <W_i, r> with the reference r; zero without one.
     norms2: dict[str, Floats]  # Parameter name -> ||W_i||^2 in that parameter, (N,).
     log_probs_N: Floats  # log pi(Y_i | x), recomputed from the whole sequence.
+    logit_norms2_N: Floats  # The logits norms (`policy/log_probabilities.py`).
 
 
 def _score_together(
@@ -69,9 +70,9 @@ def _score_together(
         count = len(completions)
         alone = PlainBackward(policy, count, reference, weighted, how.sketched)
         passes = plain_passes(policy, recomputed=how.recomputed, sliced=how.sliced)
-        with passes as log_probs_of:
-            log_probs_N = alone.run(log_probs_of, prompt, completions, padding)
-        return Scores(alone.gram, alone.products, alone.norms2, log_probs_N)
+        with passes as plain:
+            of_all = alone.run(plain, prompt, completions, padding)
+        return Scores(alone.gram, alone.products, alone.norms2, *of_all)
     recorder = Recorder(policy, len(completions), reference, len(prompt), weighted)
     head = SlicedHead(policy) if how.sliced else None
     with (
@@ -80,17 +81,18 @@ def _score_together(
         prompt_once(policy.model, recorder),
         torch.enable_grad(),
     ):
-        log_probs = (
-            head.sequence_log_probs(prompt, completions, padding, recorder)
+        sums = (
+            head.sequence_sums(prompt, completions, padding, recorder)
             if head
-            else sequence_log_probs(policy, prompt, completions, padding)
+            else sequence_sums(policy, prompt, completions, padding)
         )
-        log_probs.sum().backward()
+        sums.log_probs_N.sum().backward()
     return Scores(
         gram_NN=recorder.gram.numpy(),
         products_N=recorder.products.numpy(),
         norms2=recorder.norms2,
-        log_probs_N=log_probs.detach().double().cpu().numpy(),
+        log_probs_N=sums.log_probs_N.detach().double().cpu().numpy(),
+        logit_norms2_N=sums.logit_norms2_N.double().cpu().numpy(),
     )
 
 
@@ -126,6 +128,7 @@ def score_block(
         products_N=scores.products_N[place_N],
         norms2={name: norms2_N[place_N] for name, norms2_N in scores.norms2.items()},
         log_probs_N=scores.log_probs_N[place_N],
+        logit_norms2_N=scores.logit_norms2_N[place_N],
     )
 
 
@@ -149,8 +152,8 @@ def _by_autograd(
         )
 
     passes = plain_passes(policy, recomputed=how.recomputed, sliced=how.sliced)
-    with passes as log_probs, gradient_hooks(policy, take):
-        log_probs(prompt, batch, 0)[0].backward()
+    with passes as plain, gradient_hooks(policy, take):
+        plain(prompt, batch, 0).log_probs_N[0].backward()
     return figures
 
 

@@ -16,11 +16,11 @@ from mse_lab.policy import sampling as drawing
 from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.log_probabilities import (
     SharedPrefix,
-    _token_log_probs,
     completion_log_probs,
     completion_logits,
     sequence_log_probs,
     sum_over_tokens,
+    token_log_probs,
 )
 from mse_lab.policy.sampling import draw_together, invert
 from mse_lab.policy.stop_strings import StopStrings
@@ -195,8 +195,10 @@ def test_the_gradient_of_a_token_is_autograds():
     tokens = torch.tensor([[0, 4, 2], [1, 1, 3]])
     weights = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]]).double()
     expected = torch.log_softmax(logits, -1).gather(-1, tokens[..., None])[..., 0]
-    found = _token_log_probs(logits, tokens)
+    found, norms2_NT = token_log_probs(logits, tokens)
     torch.testing.assert_close(found, expected)
+    [d] = torch.autograd.grad(expected.sum(), logits, retain_graph=True)
+    torch.testing.assert_close(norms2_NT, d.square().sum(-1))
     torch.testing.assert_close(
         torch.autograd.grad((weights * found).sum(), logits),
         torch.autograd.grad((weights * expected).sum(), logits),

@@ -2,7 +2,8 @@
 
 The truth (`plain_scores.py`) is the model's own forward pass, softmax and autograd of one
 completion at a time. Against it are held the Gram matrix, products with a reference, norms
-in each parameter, log-probabilities, a weighted sum, and the reference gradient.
+in each parameter, log-probabilities, logits norms, a weighted sum, and the reference
+gradient.
 """
 
 import dataclasses
@@ -116,7 +117,7 @@ def test_every_architecture(monkeypatch, name):
     bound = FLOAT32 if architecture in ROUNDED else EXACT
     ways = WAYS if name in IN_EVERY_WAY else FEW
     truth = assert_exact(monkeypatch, policy, SOME, bound, architecture, ways)
-    scores_ND, log_probs_N = truth
+    scores_ND, log_probs_N, _ = truth
     weights = np.array([1.0, -2.0, 0.5, 3.0])
     found, recomputed_N = weighted_gradient(policy, PROMPT, SOME, weights)
     assert relative_gap(joined(found), weights @ scores_ND) < 1e-5

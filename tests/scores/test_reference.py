@@ -44,7 +44,7 @@ def test_repeated_completions_of_all_lengths(monkeypatch, architecture, prompt_l
     found, found_N = weighted_gradient(policy, prompt, completions, weights, 2)
     assert sum(sizes) == 7
     assert max(sizes) <= 2
-    scores_ND, log_probs_N = plain_scores(policy, completions, prompt)
+    scores_ND, log_probs_N, _ = plain_scores(policy, completions, prompt)
     assert relative_gap(joined(found), weights @ scores_ND) < 1e-5
     assert relative_gap(found_N, log_probs_N) < 1e-6
     assert not any(p.requires_grad or p.grad is not None for p in policy.model.parameters())
