@@ -4,6 +4,7 @@ import pandas as pd
 
 from mse_lab.formatting import number, share, with_interval
 from mse_lab.mse.mismatch import Mismatch
+from mse_lab.mse.proxy import Proxy
 from mse_lab.report.rendering import Part
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.tables import BASE, interval_heads
@@ -25,7 +26,15 @@ def describe_completions(run: Diagnostics) -> list[str]:
         f"{share(run.truncated, 3)} truncated, {share(run.distinct, 3)} distinct; "
         f"ended by {ends or 'nothing'}",
     ]
+    if run.proxy is not None:
+        lines.append(say_proxy(run.proxy))
     return lines + ([say_mismatch(run.mismatch)] if run.mismatch else [])
+
+
+def say_proxy(proxy: Proxy) -> str:
+    """Say how well the logits norm, which a trainer has for nothing, stands for ||W||^2."""
+    within, overall = (number(one, 2) for one in (proxy.within, proxy.overall))
+    return f"logits norm for ||W||^2: correlation {within} within prompts, {overall} in all"
 
 
 def say_mismatch(mismatch: Mismatch) -> str:

@@ -11,6 +11,7 @@ from mse_lab.arrays import Floats
 from mse_lab.mse.measurement import CompletionSummary
 from mse_lab.mse.mismatch import Mismatch
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.proxy import Proxy, measure_proxy
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 
 
@@ -47,6 +48,8 @@ class Diagnostics:
     given_up: int = 0
     # How far the engine that drew them is from the policy, where one did.
     mismatch: Mismatch | None = None
+    # How well the logits norm stands for the score's; None where it was not recorded.
+    proxy: Proxy | None = None
 
 
 def _count_ends(
@@ -72,11 +75,13 @@ def diagnostics_of(
     *,
     binary: bool,
     gradient: tuple[float, float] = (math.nan, math.nan),
+    proxy: Proxy | None = None,
 ) -> Diagnostics:
     """Describe completions by the rewards of each prompt that give V, and all blocks.
 
-    `names` has the text of every end token, `counts` the completions of each block, and
-    `gradient` the aggregate's ||g||^2 and its standard error where g is zero.
+    `names` has the text of every end token, `counts` the completions of each block,
+    `gradient` the aggregate's ||g||^2 and its standard error where g is zero, and `proxy`
+    how well logits norms stand for scores' norms.
     """
     value_P, total = np.array([one.mean() for one in rewards]), sum(counts)
 
@@ -101,6 +106,7 @@ def diagnostics_of(
         gradient_norm2=gradient[0],
         gradient_norm2_error=gradient[1],
         given_up=sum(summary.given_up for summary in summaries),
+        proxy=proxy,
     )
 
 
@@ -116,4 +122,5 @@ def diagnose(
         [size] * pools.prompts,
         binary=pools.binary,
         gradient=(pools.aggregate_norm2, aggregate_norm2_error(pools)),
+        proxy=measure_proxy(pools),
     )

@@ -9,12 +9,15 @@ import torch
 
 from enumerated import as_completions
 from measurements import flat
+from models import draw
 from mse_lab.data.prompts import Prompt
+from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.run import prompt as stages
 from mse_lab.run import subject as of_subject
 from mse_lab.run.prompt import measure_prompt
+from plain_scores import plain_scores
 
 
 def test_a_prompt_is_measured_alike_whatever_came_before_and_nothing_is_written(
@@ -27,6 +30,17 @@ def test_a_prompt_is_measured_alike_whatever_came_before_and_nothing_is_written(
         np.testing.assert_array_equal(alone[name], second[name])
     assert not np.array_equal(first["gram_KGG"], second["gram_KGG"])
     assert not list(tmp_path.iterdir())
+
+
+def test_norms_of_scores_and_logits_are_autograds(subject_of):
+    subject = subject_of()
+    found, size = flat(measure_prompt(subject, 0)), subject.probe.pool.replicate
+    numbers = uniforms(subject.probe.seed, "a", "replicate", range(size), 5)
+    drawn = draw(subject.policy, subject.tokens[0], numbers, "a")
+    scores_ND, _, logit_norms2_N = plain_scores(subject.policy, drawn, subject.tokens[0])
+    norms2_N = np.diagonal(found["gram_KGG"], axis1=1, axis2=2).ravel()
+    np.testing.assert_allclose(norms2_N, (scores_ND**2).sum(1), rtol=1e-4)
+    np.testing.assert_allclose(found["logit_norms2_N"], logit_norms2_N, rtol=1e-4)
 
 
 def test_a_prompt_that_runs_out_of_memory_is_measured_all_the_same(subject_of, monkeypatch):

@@ -14,7 +14,7 @@ from mse_lab.run import sample as sampling
 from mse_lab.run.memory import Fallbacks
 from mse_lab.run.sample import POOL, sample_batch
 from mse_lab.scores.score_block import Scoring
-from plain_scores import autograd_scores
+from plain_scores import plain_scores
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def same(one, other):
 
 
 def test_a_sample_is_what_autograd_says(subject, monkeypatch):
-    """Gram matrix, and the gradient of the chosen ones with their weights."""
+    """Gram matrix, logits norms, and the gradient of the chosen ones with their weights."""
     monkeypatch.setattr(sampling, "MOST_SCORED", (2, 3))
     found = sample_prompt(subject, 1, range(12), checked=True)
     one, seed = found.sample, subject.probe.seed
@@ -44,7 +44,10 @@ def test_a_sample_is_what_autograd_says(subject, monkeypatch):
     np.testing.assert_array_equal(one.lengths_N, drawn.lengths_N)
     assert 0 < one.rewards_N.mean() < 1
     assert one.rewards_N[one.scored_K].tolist().count(1) <= 2
-    scores = autograd_scores(subject.policy, drawn[one.scored_K], subject.tokens[1])
+    truth = plain_scores(subject.policy, drawn[one.scored_K], subject.tokens[1])
+    scores, _, logit_norms2_K = truth
+    np.testing.assert_allclose(one.logit_norms2_N[one.scored_K], logit_norms2_K, rtol=1e-5)
+    assert np.isfinite(one.logit_norms2_N).sum() == len(one.scored_K)
     np.testing.assert_allclose(one.gram_KK, scores @ scores.T, rtol=1e-6, atol=1e-9)
     gradient = gradient_weights(one.rewards_N, one.scored_K) @ scores
     assert abs(one.gradient_D - gradient).max() < 1e-5 * abs(gradient).max()
