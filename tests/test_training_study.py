@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from trl import GRPOTrainer
 
 from models import draw
 from mse_lab.data.prompts import load_prompts
@@ -36,7 +37,7 @@ from probes.studies.training_law import (
     predict,
     read_constants,
 )
-from probes.studies.training_runs import AfterSteps, StudyTrainer, Task, make_trainer, train
+from probes.studies.training_runs import AfterSteps, Task, make_trainer, train
 
 # Of the libraries about each other.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -159,7 +160,7 @@ def test_a_diverged_run_is_worth_nothing(settings_of, monkeypatch):
     def diverge(_):
         torch.multinomial(torch.full((2,), torch.nan), 1)
 
-    monkeypatch.setattr(StudyTrainer, "train", diverge)
+    monkeypatch.setattr(GRPOTrainer, "train", diverge)
     task = Task(settings_of())
     assert train(Run("sgd", "grpo", 8, 4, 1e5, 0), task)[1:] == [0.0, 0.0]
 

@@ -1,4 +1,4 @@
-"""Trainings by TRL's GRPOTrainer on tiny/base, and what a callback is given in them."""
+"""Trainings by TRL's trainers on tiny/base, and what a callback is given in them."""
 
 import contextlib
 import io
@@ -15,6 +15,7 @@ from mse_lab.config.prompt_templates import load_template
 ROOT = Path(__file__).resolve().parents[1]
 BASE, SET = ROOT / "probes/tiny/base", ROOT / "probes/prompts/arithmetic-tiny.jsonl"
 SEED, LENGTH = 3, 8
+KEPT = ("eval_dataset", "peft_config")  # Arguments of a trainer, not of its settings.
 
 
 def rows():
@@ -35,11 +36,14 @@ def right(completions, answer, **columns):
     return [float(one.strip() == it) for one, it in zip(completions, answer, strict=True)]
 
 
-def train(folder, callbacks, reward=right, **changes):
-    """Train tiny/base for five steps; give the trainer and its screen."""
+def make(folder, callbacks=(), reward=right, made=None, rows=ROWS, **changes):
+    """Make a trainer of tiny/base for five steps, of TRL's class or of a given one."""
     import trl
     from datasets import Dataset
 
+    made = made or trl.GRPOTrainer
+    named = {name: changes.pop(name) for name in KEPT if name in changes}
+    config = trl.RLOOConfig if issubclass(made, trl.RLOOTrainer) else trl.GRPOConfig
     values = {
         **{"output_dir": str(folder), "max_steps": 5, "learning_rate": 1e-3},
         **{"per_device_train_batch_size": 8, "num_generations": 2, "seed": SEED},
@@ -48,15 +52,25 @@ def train(folder, callbacks, reward=right, **changes):
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        trainer = trl.GRPOTrainer(
+        return made(
             model=str(BASE),
-            args=trl.GRPOConfig(**(values | changes)),
+            args=config(**(values | changes)),
             reward_funcs=reward,
-            train_dataset=Dataset.from_list(ROWS),
-            callbacks=callbacks,
+            train_dataset=Dataset.from_list(rows),
+            callbacks=[*callbacks],
+            **named,
         )
-        with contextlib.redirect_stdout(io.StringIO()) as screen:
-            trainer.train()
+
+
+def train(folder, callbacks, reward=right, resume=None, **changes):
+    """Train tiny/base for five steps; give the trainer and its screen."""
+    trainer = make(folder, callbacks, reward, **changes)
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()) as screen,
+    ):
+        warnings.simplefilter("ignore", FutureWarning)
+        trainer.train(resume_from_checkpoint=resume)
     return trainer, screen.getvalue()
 
 

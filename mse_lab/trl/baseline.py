@@ -6,7 +6,7 @@
 A completion's advantage is its reward less
 
     b_i = alpha + lambda m_i         m_i the mean reward of the group's other completions,
-    b_i = sum_{j != i} s_j Z_j / sum_{j != i} s_j      over the group or the whole batch,
+    b_i = sum_{j != i} s_j Z_j / sum_{j != i} s_j      over the batch or the group,
 
 so no completion is in its own baseline and the estimate is unbiased. (0, 1) is what
 RLOOTrainer does; GRPOTrainer's `dr_grpo` without scaling is that times (G-1)/G. The weight
@@ -18,18 +18,34 @@ which costs one more forward pass a batch, without gradients; `length` counts to
 
 TRL refuses groups of one, and the plain trainer would learn nothing from them, silently:
 its own mean leaves no advantage. So the size is given here, and set on a copy of the
-settings that no other trainer sees. Evaluations keep TRL's own advantages.
+settings that no other trainer sees. What would rescale the advantages, or leave the rewards
+out, is refused. Evaluations keep TRL's own advantages.
 """
 
 import copy
+import inspect
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from mse_lab.errors import InputError
+from mse_lab.config.schema import EstimatorEntry
+from mse_lab.errors import InputError, is_count, shown
+from mse_lab.estimators import find_estimator
 
-WEIGHTS = ("equal", "logits", "length")
+# Those of TRL 1.16 whose advantages are replaced, and the settings with which a step is
+# along (1/N) sum_i (Z_i - b_i) W_i, up to a constant.
+TRAINERS: Mapping[str, Mapping[str, Any]] = {
+    "trl.trainer.grpo_trainer": {
+        "loss_type": "dr_grpo",
+        "scale_rewards": "none",
+        "multi_objective_aggregation": "sum_then_normalize",
+    },
+    "trl.trainer.rloo_trainer": {"normalize_advantages": False, "beta": 0.0},
+}
+WEIGHTS, OVER = ("equal", "logits", "length"), ("batch", "group")
+REPLACED = ("_calculate_rewards", "_generate_and_score_completions")
 
 
 class Baseline(NamedTuple):
@@ -39,6 +55,21 @@ class Baseline(NamedTuple):
     lam: float = 1.0
     weights: str = "equal"
     over: str = "group"
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether groups of one leave nothing to take it from."""
+        return bool(self.lam) and self.over == "group"
+
+    @property
+    def entry(self) -> EstimatorEntry:
+        """The estimator, as in a probe."""
+        if self.weights != "equal":
+            by = {"weight": self.weights, "over": self.over}
+            return {"name": "norm-weighted", **by}
+        if self.over == "batch":
+            return "global-mean"
+        return {"name": "affine", "alpha": self.alpha, "lambda": self.lam}
 
     def advantages(self, rewards_N: Tensor, weights_N: Tensor, size: int) -> Tensor:
         """Take the baseline off; a completion without a reward (NaN) counts nowhere.
@@ -56,10 +87,11 @@ class Baseline(NamedTuple):
         weights = weights_N.view(-1, pool) * ~rewards.isnan()
         baselines: Tensor | float = self.alpha
         if self.lam:
-            sums = (weights * rewards).nansum(1, keepdim=True) - weights * rewards
+            weighted = weights * rewards
+            sums = weighted.nansum(1, keepdim=True) - weighted
             counts = weights.sum(1, keepdim=True) - weights
             baselines = self.alpha + self.lam * (sums / counts)
-        return (rewards - baselines).view(-1).nan_to_num(nan=0.0)
+        return (rewards - baselines).view(-1).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 class WithBaseline:
@@ -67,6 +99,7 @@ class WithBaseline:
 
     baseline: Baseline
     size: int | None
+    needed: Mapping[str, Any]
     # The trainer's own.
     accelerator: Any
     args: Any
@@ -74,14 +107,20 @@ class WithBaseline:
     num_generations: int
     reward_weights: Tensor
     temperature: float
+    train_dataset: Any
     _logs: dict[str, Any]
 
-    def __init__(self, *given: Any, args: Any = None, **named: Any) -> None:
-        if args is None:
+    def __init__(self, *given: Any, **named: Any) -> None:
+        call = inspect.signature(super().__init__).bind_partial(*given, **named)
+        if call.arguments.get("args") is None:
             raise InputError("with_baseline: give the trainer its settings, args=...")
-        args = copy.copy(args)
+        args = copy.copy(call.arguments["args"])  # No plain trainer sees groups of one.
         args.num_generations = self.size or args.num_generations
-        super().__init__(*given, args=args, **named)  # type: ignore[call-arg]
+        args.mse_lab_estimator = self.baseline.entry  # For a callback beside it.
+        refuse_settings(args, self.baseline, self.needed)
+        call.arguments["args"] = args
+        super().__init__(*call.args, **call.kwargs)
+        refuse_few_rows(self.train_dataset, args)
 
     def _calculate_rewards(self, *given: Any) -> Tensor:
         self._rewards = super()._calculate_rewards(*given)  # type: ignore[misc]
@@ -94,8 +133,9 @@ class WithBaseline:
         everyone_N = self.baseline.advantages(
             self._total(), self._weights(batch), self.num_generations
         )
-        first = self.accelerator.process_index * len(inputs)
-        batch["advantages"] = everyone_N[first : first + len(inputs)]
+        own = batch["advantages"]
+        first = self.accelerator.process_index * len(own)
+        batch["advantages"] = everyone_N[first : first + len(own)].to(own)
         self._log(everyone_N)
         return batch
 
@@ -108,10 +148,11 @@ class WithBaseline:
         return total_N.clamp(*clip) if clip else total_N
 
     def _weights(self, batch: Any) -> Tensor:
+        """The weights s_j of everyone's completions."""
         if self.baseline.weights == "equal":
             return torch.ones_like(self._rewards[:, 0])
-        mask = batch["completion_mask"]
-        own = mask.sum(1) if self.baseline.weights == "length" else self._norms2(batch)
+        lengths = self.baseline.weights == "length"
+        own = batch["completion_mask"].sum(1) if lengths else self._norms2(batch)
         return self.accelerator.gather(own.to(self._rewards.dtype))
 
     @torch.no_grad()
@@ -119,9 +160,9 @@ class WithBaseline:
         """Sum 1 - 2 p_y + sum_v p_v^2 over each completion's tokens."""
         tokens, mask = batch["completion_ids"], batch["completion_mask"]
         seen = torch.cat([batch["prompt_mask"], mask], 1)
-        shown_NT, norms2 = torch.cat([batch["prompt_ids"], tokens], 1), []
+        read, norms2 = torch.cat([batch["prompt_ids"], tokens], 1), list[Tensor]()
         for some in torch.arange(len(tokens)).split(self.args.per_device_train_batch_size):
-            logits = self.model(input_ids=shown_NT[some], attention_mask=seen[some]).logits
+            logits = self.model(input_ids=read[some], attention_mask=seen[some]).logits
             logits = logits[:, -tokens.shape[1] - 1 : -1].float() / self.temperature
             chances = logits.softmax(-1)
             chosen = chances.gather(-1, tokens[some, :, None])[..., 0]
@@ -132,9 +173,71 @@ class WithBaseline:
     def _log(self, everyone_N: Tensor) -> None:
         """Let TRL's table of completions show what is trained with."""
         logged = self._logs["advantages"]
-        kept = [*logged][: -len(everyone_N)]
-        logged.clear()
-        logged.extend([*kept, *everyone_N.tolist()])
+        for _ in range(min(len(logged), len(everyone_N))):
+            logged.pop()
+        logged.extend(everyone_N.tolist())
+
+
+def refuse_settings(args: Any, baseline: Baseline, needed: Mapping[str, Any]) -> None:
+    """Refuse settings that undo the baseline, or groups that leave it nothing."""
+    for name, value in needed.items():
+        if getattr(args, name, value) != value:
+            given = getattr(args, name)
+            raise InputError(
+                f"{name} = {shown(given)} rescales or replaces the advantages that "
+                f"with_baseline sets; set {name}={value!r}"
+            )
+    size = args.num_generations
+    if size == 1 and baseline.needs_groups:
+        raise InputError(
+            "num_generations = 1: a group of one has no other completion; leave lam out, "
+            "or take weights over the batch"
+        )
+    if args.generation_batch_size % size:
+        raise InputError(
+            f"num_generations = {size} does not divide the {args.generation_batch_size} "
+            "completions that are drawn together; change one"
+        )
+
+
+def refuse_few_rows(rows: Any, args: Any) -> None:
+    """Refuse a data set of which TRL would make no batch, and train nothing, silently."""
+    needed = args.generation_batch_size // args.num_generations
+    if hasattr(rows, "__len__") and len(rows) < needed:
+        raise InputError(
+            f"train_dataset: {len(rows)} prompts, but a batch takes {needed} "
+            f"({args.generation_batch_size} completions, num_generations = "
+            f"{args.num_generations}); give as many, or draw fewer completions"
+        )
+
+
+def settings_needed(trainer: type) -> Mapping[str, Any]:
+    """Find with which settings a trainer's advantages can be replaced; refuse others."""
+    for name in REPLACED:
+        home = next((one for one in inspect.getmro(trainer) if name in vars(one)), None)
+        if home is None or home.__module__ not in TRAINERS:
+            raise InputError(
+                f"with_baseline: {shown(trainer)} has a {name} that is not TRL's own; "
+                "give GRPOTrainer or RLOOTrainer, and derive from what is returned"
+            )
+    return TRAINERS[home.__module__]
+
+
+def read_baseline(
+    alpha: float | None, lam: float, weights: str | None, over: str
+) -> Baseline:
+    """Read what a baseline is; refuse what makes none."""
+    if (alpha is None) == (weights is None) or (weights and lam):
+        raise InputError("with_baseline: give alpha, or alpha and lam, or weights alone")
+    for name, word, known in (("weights", weights, WEIGHTS), ("over", over, OVER)):
+        if word not in (None, *known):
+            raise InputError(
+                f"with_baseline: {name} = {shown(word)}: give {' or '.join(known)}"
+            )
+    if weights:
+        return Baseline(0.0, 1.0, weights, over)
+    find_estimator({"name": "affine", "alpha": alpha, "lambda": lam})  # Are they numbers?
+    return Baseline(float(alpha or 0), float(lam))
 
 
 def with_baseline(
@@ -143,7 +246,7 @@ def with_baseline(
     alpha: float | None = None,
     lam: float = 0.0,
     weights: str | None = None,
-    over: str = "group",
+    over: str = "batch",
     num_generations: int | None = None,
 ) -> type:
     """Give TRL's GRPOTrainer or RLOOTrainer another baseline.
@@ -154,17 +257,21 @@ def with_baseline(
         lam: How much of the mean reward of the group's others is taken off, too.
         weights: In their place the mean reward of others, weighted: `equal`, `logits` or
             `length`.
-        over: What those others are of, the `group` or the `batch`.
+        over: Which others weights go over, those of the `batch` or of the `group`.
         num_generations: The group's size in the place of the settings', 1 included.
 
     Returns:
         A class that is used as the trainer's own.
 
     Raises:
-        InputError: These make no baseline.
+        InputError: These make no baseline, or the trainer is none of the two; making a
+            trainer of the class raises it for settings that would undo the baseline.
     """
-    if (alpha is None) == (weights is None):
-        raise InputError("with_baseline: give alpha (and lam), or weights")
-    entry = Baseline(0.0, 1.0, weights, over) if weights else Baseline(alpha or 0.0, lam)
+    needed = settings_needed(trainer)
+    baseline = read_baseline(alpha, lam, weights, over)
+    if num_generations is not None and not is_count(num_generations):
+        given = shown(num_generations)
+        raise InputError(f"num_generations = {given}: give a whole number from 1")
     name = f"{trainer.__name__}WithBaseline"
-    return type(name, (WithBaseline, trainer), {"baseline": entry, "size": num_generations})
+    own = {"baseline": baseline, "size": num_generations, "needed": needed}
+    return type(name, (WithBaseline, trainer), own)

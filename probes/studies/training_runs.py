@@ -162,12 +162,13 @@ class Task:
         return norms2_N
 
 
-class StudyTrainer(GRPOTrainer):
-    """TRL's trainer on a task; refuses other tokens than were measured."""
+class OnTask:
+    """Mixed into a trainer: trains on a task; refuses other tokens than were measured."""
 
     def __init__(self, task: Task, run: Run, **given: Any) -> None:
         self._task, self._drawn = task, dict[str, Any]()
-        super().__init__(reward_funcs=self._reward, train_dataset=task.rows(run), **given)
+        given |= {"reward_funcs": self._reward, "train_dataset": task.rows(run)}
+        super().__init__(**given)
 
     def _reward(self, index: Any, completion_ids: Any, **_: Any) -> list[float | None]:
         task, rewards = self._task, list[float | None]()
@@ -179,7 +180,7 @@ class StudyTrainer(GRPOTrainer):
         return rewards
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        batch = super()._generate_and_score_completions(inputs)
+        batch = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
         shown, mask = batch["prompt_ids"], batch["prompt_mask"].bool()
         for row, seen, index in zip(shown, mask, self._drawn["index"], strict=True):
             if row[seen].tolist() != self._task.tokens[index]:
@@ -206,12 +207,12 @@ class ByScore:
 def trainer_class(trained: Trained, size: int) -> type:
     """Make the class of trainer that an arm trains with."""
     if trained.own:
-        return StudyTrainer
+        return type("OwnTrainer", (OnTask, GRPOTrainer), {})
     how = trained.model_dump(include={"alpha", "lam", "over"})
     by_score = trained.weights == "score"
     how["weights"] = "logits" if by_score else trained.weights
-    made = with_baseline(StudyTrainer, **how, num_generations=size)
-    return type("ByScoreTrainer", (ByScore, made), {}) if by_score else made
+    made = with_baseline(GRPOTrainer, **how, num_generations=size)
+    return type("StudyTrainer", (OnTask, *[ByScore] * by_score, made), {})
 
 
 class AfterSteps(TrainerCallback):
@@ -269,7 +270,7 @@ def trl_settings(task: Task, run: Run, folder: str) -> GRPOConfig:
     )
 
 
-def make_trainer(task: Task, run: Run, folder: str, **hooks: Any) -> StudyTrainer:
+def make_trainer(task: Task, run: Run, folder: str, **hooks: Any) -> Any:
     """Make the trainer of a run, of a copy of the task's model."""
     policy = task.policy
     model, tokenizer = copy.deepcopy(policy.model), copy.deepcopy(policy.tokenizer)

@@ -1,0 +1,290 @@
+"""A baseline of one's own in TRL's trainers: its numbers, and what it refuses."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOTrainer, RLOOTrainer
+
+from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimator
+from mse_lab.estimators.groups import Groups
+from mse_lab.trl import with_baseline
+from torchrun_starts import ROOT, torchrun
+from trl_training import ROWS, make, right, train
+
+# Of the libraries about each other.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+OWN = {"loss_type": "dr_grpo", "scale_rewards": "none"}
+RLOO = {"beta": 0.0}
+
+
+def spread(completions, **columns):
+    """Rewards that differ often."""
+    return [sum(map(ord, one)) % 5 / 4 for one in completions]
+
+
+def partly(completions, **columns):
+    """The same, where not all are known."""
+    return [None if one > 0.7 else one for one in spread(completions)]
+
+
+def drawn(trainer, size):
+    """A batch of a trainer, of its first prompts."""
+    trainer.model.train()
+    rows = [row for row in trainer.train_dataset for _ in range(size)]
+    return trainer._generate_and_score_completions(rows[: trainer._train_batch_size])
+
+
+def flat(trainer):
+    return torch.cat([one.detach().flatten() for one in trainer.model.parameters()])
+
+
+# Its numbers.
+
+
+def logit_norms2(trainer, batch):
+    """The squared gradient of each completion's log-probability in the logits, (N,)."""
+    norms2, scaled = [], trainer.temperature
+    rows = zip(*(batch[f"{one}_ids"] for one in ("prompt", "completion")), strict=True)
+    masks = zip(*(batch[f"{one}_mask"] for one in ("prompt", "completion")), strict=True)
+    for (prompt, completion), (seen, kept) in zip(rows, masks, strict=True):
+        prompt, completion = prompt[seen.bool()], completion[kept.bool()]
+        logits = trainer.model(torch.cat([prompt, completion])[None]).logits[0]
+        logits = (logits[len(prompt) - 1 : -1] / scaled).detach().requires_grad_()
+        chosen = logits.log_softmax(-1).gather(-1, completion[:, None])
+        norms2.append(torch.autograd.grad(chosen.sum(), logits)[0].square().sum().item())
+    return np.array(norms2)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"alpha": 0.3}, 1),
+        ({"alpha": -0.2, "lam": 0.6}, 4),
+        ({"weights": "equal", "over": "batch"}, 1),
+        ({"weights": "length", "over": "group"}, 4),
+        ({"weights": "logits"}, 1),
+        ({"weights": "logits", "over": "batch"}, 4),
+        ({"weights": "logits", "over": "group"}, 2),
+    ],
+    ids=str,
+)
+def test_advantages_are_the_weights_of_the_named_estimator(tmp_path, given, size):
+    made = with_baseline(GRPOTrainer, **given, num_generations=size)
+    hot = {"temperature": 0.7, "per_device_train_batch_size": 8}
+    trainer = make(tmp_path, (), spread, made, **OWN, **hot)
+    batch = drawn(trainer, size)
+    rewards = trainer._rewards[:, 0].double().numpy().reshape(-1, 1, size)
+    assert len({*rewards.flat}) > 2
+    unknown, known = np.full(rewards.shape, np.nan), len(rewards)
+    groups = Groups(
+        rewards_PRG=rewards,
+        lengths_PRG=batch["completion_mask"].sum(1).numpy().reshape(rewards.shape),
+        norms2_PRG=unknown,
+        value_P=np.full(known, np.nan),
+        best_constant_PR=np.full((known, 1), np.nan),
+        logit_norms2_PRG=logit_norms2(trainer, batch).reshape(rewards.shape),
+    )
+    expected = find_estimator(made.baseline.entry).weights(groups)
+    found = batch["advantages"].double().numpy()
+    np.testing.assert_allclose(found, expected.flatten(), rtol=1e-4, atol=1e-6)
+    assert [*trainer._logs["advantages"]] == pytest.approx(found.tolist())
+
+
+@pytest.mark.parametrize("reward", [spread, partly, [right, spread]], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"reward_clip_range": (0.1, 0.8)}], ids=str)
+def test_nothing_and_all_of_the_groups_mean_is_rloo_to_the_bit(tmp_path, reward, changes):
+    given = {"num_generations": 4, **RLOO, **changes}
+    given |= {"reward_weights": [1.0, 0.3]} if isinstance(reward, list) else {}
+    ours = with_baseline(RLOOTrainer, alpha=0, lam=1)
+    first, second = (
+        train(tmp_path, [], reward, made=made, **given)[0] for made in (ours, RLOOTrainer)
+    )
+    assert torch.equal(flat(first), flat(second))
+    assert not torch.equal(flat(first), flat(make(tmp_path)))
+
+
+def test_dr_grpo_is_that_times_all_but_one_of_the_group(tmp_path):
+    """By SGD's step from the same completions, (G-1)/G as long."""
+    given = OWN | {"num_generations": 4, "optim": "sgd", "max_grad_norm": 0.0}
+    given |= {"max_steps": 1, "learning_rate": 1.0, "bf16": False}
+    ours, before = with_baseline(GRPOTrainer, alpha=0, lam=1), flat(make(tmp_path))
+    step, theirs = (
+        flat(train(tmp_path, [], spread, made=made, **given)[0]) - before
+        for made in (ours, GRPOTrainer)
+    )
+    assert theirs.norm() > 1e-3
+    assert (theirs - 0.75 * step).norm() < 1e-4 * theirs.norm()
+
+
+# Trainings.
+
+
+@pytest.mark.parametrize("how", [{"alpha": 0.2}, {"weights": "logits"}], ids=str)
+def test_groups_of_one_train_and_no_plain_trainer_sees_their_size(tmp_path, how):
+    counted = []
+
+    def reward(completions, prompts, **columns):
+        counted.append(len({*prompts}))
+        return spread(completions)
+
+    made = with_baseline(GRPOTrainer, **how, num_generations=1)
+    trainer, _ = train(tmp_path, [], reward, made=made, **OWN)
+    assert counted == [8] * 5
+    assert not torch.equal(flat(trainer), flat(make(tmp_path)))
+    given = make(tmp_path, made=GRPOTrainer, **OWN).args
+    again = made(str(ROOT / "probes/tiny/base"), [reward], given, Dataset.from_list(ROWS))
+    assert (given.num_generations, again.args.num_generations) == (2, 1)
+
+
+def test_a_training_that_goes_on_ends_where_it_would_have(tmp_path):
+    made = with_baseline(GRPOTrainer, weights="logits", num_generations=1)
+    given = OWN | {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+    given["rows"] = ROWS * 3  # In a later epoch TRL's own sampler starts anew.
+    whole, _ = train(tmp_path, [], spread, made=made, **given)
+    resumed, _ = train(
+        tmp_path, [], spread, str(tmp_path / "checkpoint-2"), made=made, **given
+    )
+    assert torch.equal(flat(whole), flat(resumed))
+
+
+def test_an_evaluation_keeps_the_trainers_own_advantages(tmp_path):
+    made = with_baseline(GRPOTrainer, alpha=0.25, num_generations=1)
+    given = {"num_generations_eval": 2, "per_device_eval_batch_size": 4, "max_steps": 2}
+    given |= {
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+        "eval_dataset": Dataset.from_list(ROWS),
+    }
+    trainer, _ = train(tmp_path, [], spread, made=made, **OWN, **given)
+    assert sum("eval_reward" in line for line in trainer.state.log_history) == 2
+    trainer.model.eval()
+    rows = [row for row in trainer.eval_dataset for _ in range(2)]
+    own = trainer._generate_and_score_completions(rows[:4])["advantages"]
+    assert own.view(2, 2).sum(1).abs().max() < 1e-6
+
+
+def test_adapters_are_trained_alone(tmp_path):
+    peft = pytest.importorskip("peft", reason="needs peft")
+    made = with_baseline(GRPOTrainer, weights="logits", num_generations=1)
+    adapter = peft.LoraConfig(target_modules="all-linear")
+    trainer, _ = train(tmp_path, [], spread, made=made, peft_config=adapter, **OWN)
+    trained = {
+        name: one for name, one in trainer.model.named_parameters() if one.requires_grad
+    }
+    assert all("lora" in name for name in trained)
+    assert any(one.abs().sum() > 0 for name, one in trained.items() if "lora_B" in name)
+
+
+# Refusals.
+
+
+class Derived(GRPOTrainer):
+    def _generate_and_score_completions(self, inputs):
+        return super()._generate_and_score_completions(inputs)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "given", "said"),
+    [
+        (Derived, {"alpha": 0.1}, "derive from what is returned"),
+        (dict, {"alpha": 0.1}, "give GRPOTrainer or RLOOTrainer"),
+        (GRPOTrainer, {}, "give alpha, or alpha and lam, or weights alone"),
+        (GRPOTrainer, {"lam": 1}, "give alpha, or alpha and lam, or weights alone"),
+        (GRPOTrainer, {"alpha": 0.1, "weights": "logits"}, "or weights alone"),
+        (GRPOTrainer, {"weights": "logits", "lam": 1}, "or weights alone"),
+        (GRPOTrainer, {"alpha": "much"}, "alpha = 'much'"),
+        (GRPOTrainer, {"alpha": 0.1, "lam": float("nan")}, "lambda = nan"),
+        (GRPOTrainer, {"weights": "score"}, "give equal or logits or length"),
+        (GRPOTrainer, {"weights": "logits", "over": "all"}, "give batch or group"),
+        (GRPOTrainer, {"alpha": 0.1, "num_generations": 0}, "a whole number from 1"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_what_makes_no_baseline_is_refused(trainer, given, said):
+    with pytest.raises(InputError, match=said) as caught:
+        with_baseline(trainer, **given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "given", "changes", "said"),
+    [
+        (GRPOTrainer, {"alpha": 0.1}, {}, "set loss_type='dr_grpo'"),
+        (GRPOTrainer, {"alpha": 0.1}, OWN | {"scale_rewards": "batch"}, "scale_rewards"),
+        (
+            GRPOTrainer,
+            {"alpha": 0.1},
+            OWN | {"multi_objective_aggregation": "normalize_then_sum"},
+            "multi_objective_aggregation",
+        ),
+        (RLOOTrainer, {"alpha": 0.1}, {}, "beta = 0.05"),
+        (RLOOTrainer, {"alpha": 0.1}, RLOO | {"normalize_advantages": True}, "normalize"),
+        (GRPOTrainer, {"alpha": 0, "lam": 1, "num_generations": 1}, OWN, "leave lam out"),
+        (
+            GRPOTrainer,
+            {"weights": "length", "over": "group", "num_generations": 1},
+            OWN,
+            "take weights over the batch",
+        ),
+        (GRPOTrainer, {"alpha": 0, "num_generations": 3}, OWN, "does not divide the 8"),
+        (
+            GRPOTrainer,
+            {"alpha": 0, "num_generations": 1},
+            OWN | {"rows": ROWS[:7]},
+            "7 prompts",
+        ),
+        (GRPOTrainer, {"alpha": 0}, OWN | {"rows": ROWS[:3]}, "a batch takes 4"),
+    ],
+    ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
+)
+def test_settings_that_undo_it_are_refused(tmp_path, trainer, given, changes, said):
+    with pytest.raises(InputError, match=said) as caught:
+        make(tmp_path, made=with_baseline(trainer, **given), **changes)
+    assert "\n" not in str(caught.value)
+
+
+# Processes.
+
+TRAINING = """
+import sys
+from mse_lab.run.processes import end_with_parent
+from mse_lab.trl import with_baseline
+from test_trl_baseline import OWN, spread
+from trl import GRPOTrainer
+from trl_training import train
+
+end_with_parent(1)
+made = with_baseline(GRPOTrainer, weights="length", num_generations=1)
+
+class Watched(made):
+    def _generate_and_score_completions(self, inputs):
+        batch = super()._generate_and_score_completions(inputs)
+        lengths = self.accelerator.gather(batch["completion_mask"].sum(1))
+        rewards, first = self._rewards[:, 0], self.accelerator.process_index * len(inputs)
+        for at, found in enumerate(batch["advantages"], first):
+            others = [one for one in range(len(rewards)) if one != at]
+            total = sum(rewards[one] * lengths[one] for one in others)
+            expected = rewards[at] - total / sum(lengths[one] for one in others)
+            assert abs(found - expected) < 1e-5, (found, expected)
+        print(f"{self.accelerator.process_index}: {len(rewards)} seen", flush=True)
+        return batch
+
+changes = {"per_device_train_batch_size": 4, "max_steps": 1, **OWN}
+trainer, screen = train(sys.argv[1], [], spread, made=Watched, **changes)
+print(screen, flush=True)
+trainer.accelerator.end_training()
+"""
+
+
+@pytest.mark.slow
+def test_of_two_processes_each_takes_its_own_part_of_one_batch(tmp_path):
+    (tmp_path / "training.py").write_text(TRAINING)
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    done = torchrun(tmp_path, folder=path, program=tmp_path / "training.py")
+    assert done.returncode == 0, done.stderr
+    assert {"0: 8 seen", "1: 8 seen"} <= {*done.stdout.splitlines()}
