@@ -156,6 +156,7 @@ run tiny/base --set seed=1 --out results
 advise tiny/base --set prompts.template=none.txt --out new
 advise tiny/base --set reward=intger
 figure nowhere
+compare smollm2/icl --estimators grop
 advise tiny/base --checkpoints nowhere
 """
 

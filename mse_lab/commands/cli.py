@@ -22,6 +22,7 @@ COMMAND_NAMES = (
     "figure",
     "claims",
     "advise",
+    "compare",
     "report",
     "rollouts",
 )
@@ -40,6 +41,8 @@ examples:
   mse-lab init MODEL PROMPTS   write a probe for your model
   mse-lab run tiny/base        one measurement
   mse-lab advise tiny/base     which group size, which baseline
+  mse-lab compare smollm2/icl --estimators '{name: constant, alpha: .2}'
+                               any estimator, priced on a finished run
   mse-lab report tiny/base     all of it on one page
   mse-lab figure               Figure 4 from finished runs; --phase: why so
   mse-lab claims tiny/base     the paper's statements, judged by a run

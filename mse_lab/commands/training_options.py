@@ -42,15 +42,15 @@ def add_training(parser: Parser) -> None:
     parser.add_argument(TRAINING_OPTION, nargs=nargs, metavar="WORDS", help=help)
 
 
-def _read_entry(text: str) -> str | dict[str, Any]:
+def read_entry(text: str, option: str = "--estimator") -> str | dict[str, Any]:
     """Read an estimator's entry as in a probe."""
     from mse_lab.records.plain_text import parse_yaml
 
-    entry = parse_yaml(text, "--estimator")
+    entry = text if ":" in text and "{" not in text else parse_yaml(text, option)
     named = isinstance(entry, dict) and isinstance(entry.get("name"), str)
     if not (named or (isinstance(entry, str) and entry)):
         raise InputError(
-            f"--estimator: {shown(text)} is no entry; give a name such as grpo-std, or "
+            f"{option}: {shown(text)} is no entry; give a name such as grpo-std, or "
             "'{name: affine, alpha: 0.2, lambda: 0.1}'"
         )
     return entry
@@ -77,7 +77,7 @@ def read_training_options(
         "config": arguments.config,
         "words": arguments.training,
         "completions_per_step": arguments.completions_per_step,
-        "estimator": arguments.estimator and _read_entry(arguments.estimator),
+        "estimator": arguments.estimator and read_entry(arguments.estimator),
     }
     given = {key: value for key, value in given.items() if value is not None}
     counts = (arguments.G, arguments.processes)

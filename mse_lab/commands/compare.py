@@ -1,0 +1,89 @@
+"""`mse-lab compare`: price any estimators on finished runs, without a model."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mse_lab.commands.command_line import Parser, any_group_size, completions
+from mse_lab.commands.training_options import read_entry
+from mse_lab.console import show_status
+from mse_lab.formatting import NONE, percent, with_interval
+
+if TYPE_CHECKING:
+    from mse_lab.report.rendering import Part
+    from mse_lab.results.comparison import Compared
+
+HELP = "any estimators, your own too, priced on finished runs; no model"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add what the command takes."""
+    parser.add_run("runs", "+")
+    help = "a name, MODULE:FUNCTION, or an entry of a probe: '{name: pass-at-k, k: 4}'"
+    parser.add_argument(
+        "--estimators", nargs="+", required=True, metavar="ENTRY", help=help
+    )
+    help = "group sizes that divide the runs' largest; by default the runs' own"
+    parser.add_argument(
+        "--G", nargs="+", type=any_group_size, default=(), metavar="SIZE", help=help
+    )
+    help = "completions of a step, for its progress; by default the probe's training"
+    parser.add_argument("--completions-per-step", type=completions, metavar="N", help=help)
+    parser.add_options("--json")
+
+
+def execute(arguments: Namespace) -> int:
+    """Print what the estimators' errors are."""
+    from mse_lab.results.comparison import compare
+    from mse_lab.results.files import as_data
+    from mse_lab.results.finished_run import read_run
+
+    entries = [read_entry(text, "--estimators") for text in arguments.estimators]
+    rows: list[Compared] = []
+    for folder in arguments.runs:
+        show_status(f"{folder}: comparing")
+        run = read_run(folder)
+        own = run.setting.completions_per_step if run.setting.given else None
+        rows += compare(run, entries, arguments.G, arguments.completions_per_step or own)
+    show_status()
+    if arguments.json:
+        print(json.dumps(as_data(rows), indent=2))
+    else:
+        print(_screen(rows))
+    return 0
+
+
+def _screen(rows: Sequence[Compared]) -> str:
+    from mse_lab.report.rendering import as_text, screen_width
+
+    by_run = {row.run: [one for one in rows if one.run == row.run] for row in rows}
+    return as_text([_part(*each) for each in by_run.items()], screen_width())
+
+
+def _part(run: str, rows: Sequence[Compared]) -> Part:
+    from mse_lab.report.rendering import Part
+
+    cells = [
+        [
+            f"{row.group_size:>2}  {row.estimator}",
+            with_interval(row.over_grpo) if row.over_grpo else NONE,
+            with_interval(row.over_oracle) if row.over_oracle else NONE,
+            percent(row.progress) if row.progress else NONE,
+        ]
+        for row in rows
+    ]
+    heads = [" G  estimator", "over GRPO-type", "over the oracle", "progress"]
+    used = [at for at, column in enumerate(zip(*cells, strict=True)) if {*column} != {NONE}]
+    lacking = [one for one in rows if one.why]
+    notes = [f"{one.estimator} at G = {one.group_size}: {one.why}" for one in lacking]
+    laws = [one.agrees for one in rows if one.agrees is not None]
+    notes += [f"Replicates and law agree in {sum(laws)} of {len(laws)}."] if laws else []
+    return Part(
+        f"{run}: the squared error over that of others on the same groups",
+        notes,
+        [[row[at] for at in used] for row in cells],
+        [heads[at] for at in used],
+    )
