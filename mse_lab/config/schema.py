@@ -156,7 +156,7 @@ class Prompts(Section):
     split: Text | None = None  # The split of a data set; None for `test`.
     revision: Text | None = None  # The Hub revision, best a commit; None for the default.
     fields: Fields = Fields()
-    limit: Positive | None = None  # Only the first n; None for all.
+    limit: Positive | None = None  # A random sample of so many, by the seed; None for all.
     # `plain`, `few-shot`, `word-problem`, `boxed`, `none`, or a text file with `{problem}`.
     template: Text = "plain"
     chat: bool = False  # Whether the tokenizer's chat template is applied.

@@ -5,10 +5,12 @@ an assistant's answer at their end.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from mse_lab.data.mathematics import GaveUp
 from mse_lab.data.prompts import Prompt, is_chat
+from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import Reward, supplied
 from mse_lab.errors import InputError, shorten, shown
 
@@ -69,6 +71,14 @@ def doubts_about(
         )
 
 
+def _bare_answer(prompt: Prompt) -> str | None:
+    """Give a text that answers a prompt, of several the first; None where none is known."""
+    answer: Any = prompt.record.get("answer")
+    if isinstance(answer, list | tuple) and answer:
+        answer = answer[0]
+    return None if answer is None or isinstance(answer, list | Mapping) else str(answer)
+
+
 def describe_first(
     prompts: Sequence[Prompt],
     reward: Reward,
@@ -77,10 +87,12 @@ def describe_first(
     *,
     chat: bool = False,
     special: Collection[str] = (),
+    in_source: int = 0,
 ) -> list[str]:
     r"""Show the first prompt's `text`, and the rewards of its answer and of another's.
 
-    `what` says which text it is; `chat` and `special` are as in `doubts_about`.
+    `what` says which text it is; `chat` and `special` are as in `doubts_about`. Where more
+    prompts are `in_source`, that is said.
 
     >>> from mse_lab.data.rewards import integer
     >>> rows = [{"id": "a", "answer": "5"}, {"id": "b", "answer": "7"}]
@@ -91,19 +103,23 @@ def describe_first(
     rewards: 1 for its reference answer '5', 0 for '7'
     """
     first, *others = prompts
-    lines = [
+    lines = []
+    if in_source > len(prompts):
+        lines = [f"prompts: {len(prompts):,} of {in_source:,}, at random by the seed"]
+    lines += [
         f"first prompt, {shorten(first.id)}, {what}: {shorten(repr(text), LONGEST_PROMPT)}",
         *doubts_about(prompts, chat=chat, special=special),
     ]
-    if "answer" not in first.record or reward is supplied:
+    right = _bare_answer(first)
+    if reward is supplied or (right is None and not isinstance(reward, UserReward)):
         return lines
-    right = str(first.record["answer"])
-    answers = (str(other.record.get("answer", "")) for other in others)
+    answers = (_bare_answer(other) or "" for other in others)
     wrong = next((answer for answer in answers if answer != right), "")
     try:
-        of_right, of_wrong = (reward(one, first.record) for one in (right, wrong))
-    except (InputError, ValueError, GaveUp):
-        # It may need more than a bare answer; where it fails, the measurement says so.
+        of_right, of_wrong = (reward(one, first.record) for one in (right or "", wrong))
+    except (InputError, ValueError, GaveUp) as error:
+        return [*lines, f"warning: on a bare answer the reward fails: {error}"]
+    if right is None:
         return lines
     addition = "" if of_right != of_wrong else "; it does not tell bare answers apart"
     rewards = f"{of_right:g} for its reference answer {shown(right)}"

@@ -25,8 +25,9 @@ from mse_lab.data.prompts import (
     column_value,
     is_chat,
     load_prompts,
+    read_prompts,
 )
-from mse_lab.data.rewards import load_reward, try_reward
+from mse_lab.data.rewards import load_reward, reads_answer, try_reward
 from mse_lab.data.sources import is_hub_name, open_rows
 from mse_lab.errors import InputError, shorten, shown
 from mse_lab.records.plain_text import local_path, parse_json, read_text
@@ -44,6 +45,9 @@ COLUMNS = {
 
 # A configuration's names of the tokens that a model can read.
 CONTEXTS = ("max_position_embeddings", "n_positions")
+
+# The files of which a tokenizer has one.
+TOKENIZERS = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
 
 # Tokens of an answer that is part of a chat or has steps, and of any other.
 LONG, SHORT = 256, 16
@@ -71,25 +75,38 @@ class _Read(NamedTuple):
     prompts: Sequence[Prompt] = ()
     reward: str = "exact"
 
+    @property
+    def answered(self) -> bool:
+        """Whether the rows have answers."""
+        return "answer" in self.prompts[0].record
 
-def _find_fields(values: Mapping[str, Any], where: str, named: Mapping[str, str]) -> Fields:
-    columns = {}
+
+def _find_fields(
+    values: Mapping[str, Any], where: str, named: Mapping[str, str], *, answered: bool
+) -> Fields:
+    """Find the columns by their usual names; an answer only where it is needed."""
+    columns: dict[str, str] = {}
     for field, usual in COLUMNS.items():
         names = [named[field]] if field in named else usual
         present = [name for name in names if column_value(values, name) is not None]
-        if not present:
+        if not present and (field != "answer" or answered or field in named):
             raise InputError(
                 f"{where}: no column is called {' or '.join(names)}, but "
                 f"{shorten(', '.join(column_names(values)))}; "
                 f"name the {field}'s by --{field}"
             )
-        value = column_value(values, present[0])
-        if field == "answer" and isinstance(value, Mapping | list):
+        value = column_value(values, present[0]) if present else None
+        parts = value if isinstance(value, list) else [value]
+        if (
+            field == "answer"
+            and answered
+            and any(isinstance(one, Mapping) for one in parts)
+        ):
             raise InputError(
                 f"{where}: {present[0]} = {shown(value)}: no answer; name one by --answer: "
                 f"{shorten(', '.join(column_names(values)), 300)}"
             )
-        columns[field] = present[0]
+        columns |= {field: present[0]} if present else {}
     return Fields(**columns)
 
 
@@ -105,6 +122,9 @@ def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
     for reward in ("integer", "gsm8k"):
         if _reads(reward, prompts):
             return reward
+    several = all(isinstance(prompt.record["answer"], list) for prompt in prompts)
+    if several and _reads("contains", prompts):
+        return "contains"
     answers = [str(prompt.record["answer"]) for prompt in prompts]
     if all(BOX in answer for answer in answers):
         return "math"
@@ -124,10 +144,11 @@ def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
     first = next(rows, None)
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
-    fields = _find_fields(first.values, first.where, wanted.fields)
+    answered = wanted.reward is None or reads_answer(wanted.reward)
+    fields = _find_fields(first.values, first.where, wanted.fields, answered=answered)
     chat = is_chat(column_value(first.values, fields.problem))
     config = Prompts(source=name, fields=fields, template="none", chat=chat)
-    prompts = load_prompts(config, root)
+    prompts = load_prompts(config, root, answered=answered)
     if wanted.reward is None:
         return _Read(fields, prompts, _choose_reward(prompts, fields.answer))
     try_reward(load_reward(wanted.reward), prompts)
@@ -220,20 +241,30 @@ def _fill_in(
     )
 
 
-def _describe(out: Path, read: _Read, root: Path) -> str:
+def _describe(out: Path, model: str, read: _Read, root: Path) -> str:
     lines = ["prompts not read: set subset, split, fields and reward in the file"]
     probe = load_probe(out)
     if read.prompts:
-        prompts = load_prompts(probe.prompts, root)
+        prompts, count = read_prompts(
+            probe.prompts, root, answered=reads_answer(probe.reward)
+        )
         fields, what = read.fields, "as the model gets it"
         if probe.prompts.chat:
             what = "as the user's turn of a chat (advise shows all of it)"
         reward, text = load_reward(probe.reward, chat=probe.prompts.chat), prompts[0].text
+        of = "" if count == len(prompts) else f" of {count:,}, at random by the seed"
+        answers = f"answers in {fields.answer}" if read.answered else "no answers"
         lines = [
-            f"prompts: {len(read.prompts):,}, problems in {fields.problem}, answers in "
-            f"{fields.answer}, reward {read.reward}",
+            f"prompts: {len(prompts):,}{of}, problems in {fields.problem}, {answers}, "
+            f"reward {read.reward}",
             *describe_first(prompts, reward, text, what, chat=probe.prompts.chat),
         ]
+    if not any(_find(model, file, root) for file in TOKENIZERS):
+        chat = "true" if probe.prompts.chat else "false"
+        lines.append(
+            f"warning: no tokenizer of {model} was seen, so whether it has a chat template "
+            f"is not known: prompts.chat = {chat}"
+        )
     next_ones = {
         "advise": "which group size to set",
         "run": "all errors",
@@ -268,7 +299,7 @@ def write_new(
     read = _read_prompts(prompts, root, wanted)
     _create(out, _fill_in(model, prompts, out, read, root, wanted))
     try:
-        return _describe(out, read, root)
+        return _describe(out, model, read, root)
     except BaseException:
         out.unlink()
         raise

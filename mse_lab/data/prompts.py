@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mse_lab.config.prompt_templates import load_template
 from mse_lab.config.schema import Fields, Prompts
 from mse_lab.data.sources import Row, open_rows
+from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, shorten, shown
 from mse_lab.records.plain_text import fault_of_text, step_into
 
@@ -80,7 +80,7 @@ def _required(row: Row, name: str, fields: Fields) -> Any:
     if value is None or not str(value).strip():
         remedy = "" if field in row.values else f", or {_choose(row, name)}"
         raise InputError(f"{row.where}: {field} is missing or empty; fill it in{remedy}")
-    if name != "problem" and isinstance(value, Mapping | list):
+    if name not in ("problem", "answer") and isinstance(value, Mapping | list):
         what = "a list" if isinstance(value, list) else "a mapping"
         raise InputError(
             f"{row.where}: {field} = {shown(value)}: {what}, which is no {name}; "
@@ -115,7 +115,7 @@ def _category(record: Record) -> str:
 def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Record:
     """Add our names to a row; they replace fields of the same name."""
     record = row.values | {"id": identity, "problem": _problem(row, fields)}
-    if answered:
+    if answered or fields.answer != "answer":
         record["answer"] = _required(row, "answer", fields)
     if (category := column_value(row.values, fields.category)) is not None:
         record["category"] = category
@@ -148,21 +148,53 @@ def _make_records(
         yield record
 
 
-def load_prompts(config: Prompts, root: Path) -> list[Prompt]:
-    """Read the prompts of a probe, in the order of their source.
+def _sample(rows: Iterable[Row], limit: int | None, seed: int) -> tuple[list[Row], int]:
+    """Draw `limit` rows at random, by the seed; give them in order, and how many there are.
+
+    One pass that holds so many rows: row n takes the place of a kept one with chance
+    limit / n (Vitter 1985, algorithm R).
+    """
+    rng, kept, count = stream(seed, "prompts", "limit"), list[Row](), 0
+    for row in rows:
+        count += 1
+        if limit is None or len(kept) < limit:
+            kept.append(row)
+        elif (place := int(rng.integers(count))) < limit:
+            kept[place] = row
+    return sorted(kept, key=lambda row: row.number), count
+
+
+class PromptSet(NamedTuple):
+    """The prompts of a probe, and how many its source has."""
+
+    prompts: list[Prompt]
+    in_source: int
+
+
+def read_prompts(
+    config: Prompts, root: Path, *, seed: int = 0, answered: bool = True
+) -> PromptSet:
+    """Read the prompts of a probe, or a sample by the seed, in the order of their source.
 
     Relative paths start from the working folder or the project's, `root`. Without ids in
-    the source the id of row 12, counted from 0, is `<name>-0012`.
+    the source the id of row 12, counted from 0, is `<name>-0012`. Each must have an answer
+    where it is `answered`, for a built-in reward.
     """
     template = load_template(config.template, root)
     name, rows = open_rows(config, root)
-    records = [*_make_records(islice(rows, config.limit), config.fields, name)]
+    sampled, count = _sample(rows, config.limit, seed)
+    records = [*_make_records(sampled, config.fields, name, answered=answered)]
     if not records:
         raise InputError(
             f"{config.source}: has no prompts; give one JSON object per line, or a data "
             "set with rows"
         )
-    return [_render(record, template, config) for record in records]
+    return PromptSet([_render(record, template, config) for record in records], count)
+
+
+def load_prompts(config: Prompts, root: Path, **how: Any) -> list[Prompt]:
+    """Read the prompts of a probe alone, as `read_prompts` does."""
+    return read_prompts(config, root, **how).prompts
 
 
 def _render(record: Record, template: str, config: Prompts) -> Prompt:

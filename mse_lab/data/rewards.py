@@ -33,6 +33,27 @@ _NUMBER = re.compile(
 _MARKED = re.compile(r"####\s*(?:(?:\*\*|\$?\\boxed\{)\s*)?" + _NUMBER.pattern)
 
 
+def _answers(prompt: Mapping[str, Any]) -> list[str]:
+    """List the reference answers, any of which is right: one, or those of a list."""
+    answer = prompt["answer"]
+    answers = answer if isinstance(answer, list | tuple) else [answer]
+    if not answers or any(isinstance(one, list | tuple | Mapping) for one in answers):
+        kind = "a mapping" if isinstance(answer, Mapping) else "no list of texts"
+        raise ValueError(
+            f"the answer is {kind}; name a part of it by prompts.fields.answer, or write a "
+            "reward that reads the row"
+        )
+    return [str(one) for one in answers]
+
+
+def _answer(prompt: Mapping[str, Any]) -> str:
+    """Give the reference answer where only one is read."""
+    first, *others = _answers(prompt)
+    if others:
+        raise ValueError("the answer is a list; contains, exact and math read any of it")
+    return first
+
+
 def integer(text: str, prompt: Mapping[str, Any]) -> float:
     """1 if the last integer in the text equals the prompt's answer, an integer; else 0.
 
@@ -41,7 +62,7 @@ def integer(text: str, prompt: Mapping[str, Any]) -> float:
     >>> integer("7 - 9 = -2", {"answer": -2})
     1.0
     """
-    answer = int(str(prompt["answer"]).replace(",", ""))
+    answer = int(_answer(prompt).replace(",", ""))
     integers = _INTEGER.findall(text)
     # Not int: Python refuses texts of more than 4,300 digits, and models write them.
     return float(bool(integers) and Decimal(integers[-1].replace(",", "")) == answer)
@@ -62,7 +83,7 @@ def first_integer(text: str, prompt: Mapping[str, Any]) -> float:
 def contains(text: str, prompt: Mapping[str, Any]) -> float:
     """1 if the answer stands in the text as whole words, in any case of letters; else 0.
 
-    A reference of several answers, joined by `|`, is met by any of them.
+    A reference of several answers, a list or joined by `|`, is met by any of them.
 
     >>> contains("The capital is Paris.", {"answer": "paris"})
     1.0
@@ -70,8 +91,10 @@ def contains(text: str, prompt: Mapping[str, Any]) -> float:
     0.0
     >>> contains("in the U.S.", {"answer": "USA|U.S."})
     1.0
+    >>> contains("Austen wrote it", {"answer": ["Jane Austen", "Austen"]})
+    1.0
     """
-    answers = [answer.strip() for answer in str(prompt["answer"]).split("|")]
+    answers = [part.strip() for one in _answers(prompt) for part in one.split("|")]
     if not all(answers):
         raise ValueError("the answer is empty, or one of its parts between | is")
     any_of = "|".join(map(re.escape, answers))
@@ -79,12 +102,12 @@ def contains(text: str, prompt: Mapping[str, Any]) -> float:
 
 
 def exact(text: str, prompt: Mapping[str, Any]) -> float:
-    r"""1 if the text, without white space at its ends, is the answer, else 0.
+    r"""1 if the text, without white space at its ends, is an answer, else 0.
 
     >>> exact(" 42\n", {"answer": 42})
     1.0
     """
-    return float(text.strip() == str(prompt["answer"]).strip())
+    return float(text.strip() in [answer.strip() for answer in _answers(prompt)])
 
 
 def _read_number(match: re.Match[str]) -> Decimal:
@@ -123,7 +146,7 @@ def gsm8k(text: str, prompt: Mapping[str, Any]) -> float:
     >>> gsm8k("#### 17, not 18", {"answer": 18})
     0.0
     """
-    return float(_stated_number(text) == _reference_number(str(prompt["answer"])))
+    return float(_stated_number(text) == _reference_number(_answer(prompt)))
 
 
 def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
@@ -134,14 +157,14 @@ def mathematics(text: str, prompt: Mapping[str, Any]) -> float:
     LaTeX or number. Equality is mathematical: `\frac{1}{2}` is 0.5.
 
     The reference is LaTeX, bare or in `$...$`; a solution with its answer in `\boxed{}`;
-    or a number after `####`. A comparison that takes 5 seconds of processor time is given
-    up (`GaveUp`) and counts as unequal, and only in this way can a reward depend on the
-    machine.
+    or a number after `####`; of a list any will do. A comparison that takes 5 seconds of
+    processor time is given up (`GaveUp`) and counts as unequal, and only in this way can a
+    reward depend on the machine.
     """
-    equal = are_equal(text, str(prompt["answer"]))
-    if equal is None:
+    equal = [are_equal(text, answer) for answer in _answers(prompt)]
+    if None in equal:
         raise ValueError("math-verify finds no mathematics in the answer")
-    return float(equal)
+    return float(any(equal))
 
 
 def supplied(text: str, prompt: Mapping[str, Any]) -> float:
@@ -158,6 +181,11 @@ REWARDS: dict[str, Reward] = {
     "exact": exact,
     "supplied": supplied,
 }
+
+
+def reads_answer(name: str) -> bool:
+    """Whether a reward needs the reference answer: a user's reads the row as it is."""
+    return name in REWARDS and name != "supplied"
 
 
 def load_reward(name: str, *, chat: bool = False) -> Reward:

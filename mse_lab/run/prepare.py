@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from mse_lab.config.probe_files import dump_probe
 from mse_lab.config.schema import Probe
-from mse_lab.data.prompts import Prompt, load_prompts
+from mse_lab.data.prompts import Prompt, read_prompts
 from mse_lab.data.rewards import (
     Reward,
     identify_reward,
     load_reward,
+    reads_answer,
     reward_kind,
     try_reward,
 )
@@ -38,6 +39,7 @@ class Inputs:
     name: str  # The probe's name, for tables and the progress bar.
     probe: Probe  # The settings: sampling, pool sizes, group sizes, seed.
     prompts: Sequence[Prompt]
+    in_source: int = 0  # How many prompts there are beside; 0 where that is not known.
     reward: Reward  # The reward, tried on every prompt.
     # The estimators that will be evaluated; rewards that one cannot take are refused.
     estimators: Sequence[Estimator] = ()
@@ -85,7 +87,9 @@ def prepare(
     name: str, probe: Probe, folder: Path, root: Path, processes: Processes = SINGLE_PROCESS
 ) -> RunSpec:
     """Read everything that a run needs besides the model; the results go to `folder`."""
-    prompts = load_prompts(probe.prompts, root)
+    prompts, in_source = read_prompts(
+        probe.prompts, root, seed=probe.seed, answered=reads_answer(probe.reward)
+    )
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
@@ -106,6 +110,7 @@ def prepare(
         probe=probe,
         root=root,
         prompts=prompts,
+        in_source=in_source,
         estimators=estimators,
         reward=reward,
         supplied=supplied,

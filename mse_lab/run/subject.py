@@ -98,7 +98,12 @@ class Subject(Inputs):
         text = tokenizer.decode(self.tokens[0], clean_up_tokenization_spaces=False)
         special = getattr(tokenizer, "all_special_tokens", ())
         return describe_first(
-            self.prompts, self.reward, str(text), chat=chat, special=special
+            self.prompts,
+            self.reward,
+            str(text),
+            chat=chat,
+            special=special,
+            in_source=self.in_source,
         )
 
     @property

@@ -35,9 +35,17 @@ def fails(text, row):
     raise RuntimeError("no network")
 
 
-@pytest.mark.parametrize("reward", [supplied, UserReward(fails, "mine")])
-def test_without_a_reward_there_is_the_prompt(reward):
-    assert len(describe_first([*prompts(2, 3)], reward, "?")) == 1
+@pytest.mark.parametrize("answers", [(2, 3), (None, None), ({"target": [2]}, 3)])
+def test_a_reward_that_fails_is_told(answers):
+    """With an answer or without one; where there is no reward there is the prompt."""
+    assert len(describe_first([*prompts(*answers)], supplied, "?")) == 1
+    _, told = describe_first([*prompts(*answers)], UserReward(fails, "mine"), "?")
+    assert told.startswith("warning: on a bare answer the reward fails: mine: failed on")
+
+
+def test_a_sample_is_told():
+    (told, *_) = describe_first([*prompts(2, 3)], exact, "?", in_source=1493)
+    assert told == "prompts: 2 of 1,493, at random by the seed"
 
 
 def test_a_completion_is_shown_in_a_line():

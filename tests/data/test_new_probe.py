@@ -157,6 +157,45 @@ def test_nested_columns_go_by_dotted_names():
             written(prompts="verl.parquet", out="b.yaml", fields={"answer": part})
 
 
+ASKED = {"question": "author of Emma", "golden_answers": ["Jane Austen", "Austen"],
+         "reward_model": {"ground_truth": {"target": ["Austen"]}}}  # fmt: skip
+SCORES = """
+def whole(solution_str, ground_truth):
+    return float(any(one in solution_str for one in ground_truth["target"]))
+def broken(text, row):
+    return row["absent"]
+"""
+
+
+def test_lists_and_mappings_of_answers(monkeypatch):
+    """Any of a list is right; a reward of one's own reads the row, and is tried."""
+    write_lines(Path("nq.jsonl"), [ASKED] * 3)
+    Path("scores_of_nq.py").write_text(SCORES)
+    monkeypatch.syspath_prepend(".")
+    probe = written(prompts="nq.jsonl", fields={"answer": "golden_answers"})
+    assert probe.reward == "contains"
+    with pytest.raises(
+        InputError, match=r"reward_model\.ground_truth = .*: no answer; nam"
+    ):
+        written(prompts="nq.jsonl", out="b.yaml")
+    own = {"reward": "scores_of_nq:whole"}
+    said = write_new("my-model", "nq.jsonl", Path("c.yaml"), ROOT, Wanted(**own))
+    assert "warning" not in said
+    said = write_new(
+        "my-model", "nq.jsonl", Path("d.yaml"), ROOT, Wanted(reward="scores_of_nq:broken")
+    )
+    assert "warning: on a bare answer the reward fails: reward = scores_of_nq:br" in said
+
+
+def test_says_what_was_not_seen():
+    """No tokenizer; and that more prompts are there than are taken."""
+    Path("my-model/tokenizer_config.json").unlink()
+    write_lines(Path("many.jsonl"), [SUMS[n % 3] for n in range(493)])
+    said = write_new("my-model", "many.jsonl", None, ROOT)
+    assert "prompts: 100 of 493, at random by the seed, problems in question" in said
+    assert "warning: no tokenizer of my-model was seen" in said
+
+
 def test_what_is_asked_for_comes_first(capsys):
     Path("around.txt").write_text("Q: {problem}\nA:")
     words = "my-model sums.jsonl --reward first-integer --max-tokens 3 --answer solution"

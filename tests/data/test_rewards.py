@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mse_lab.data import mathematics as comparisons
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.rewards import (
+    contains,
     exact,
     gsm8k,
     integer,
@@ -110,6 +111,41 @@ def test_a_price_is_found_however_it_is_written(price, other):
         assert gsm8k(f"{other} {written}.", reference) == expected
         assert gsm8k(f"#### {written}\n{other}", reference) == expected
     assert gsm8k(f"{price + Decimal('0.01')}", reference) == 0
+
+
+@pytest.mark.parametrize(
+    ("reward", "right", "wrong"),
+    [
+        (contains, ["by Austen.", "jane austen"], ["Jane", ""]),
+        (exact, ["Austen", " Jane Austen"], ["by Austen"]),
+    ],
+)
+def test_any_of_several_answers_is_right(reward, right, wrong):
+    row = {"answer": ["Jane Austen", "Austen"]}
+    assert [reward(text, row) for text in right + wrong] == [1] * 2 + [0] * len(wrong)
+
+
+def test_any_of_several_mathematical_answers_is_right():
+    row = {"answer": [r"\frac{1}{2}", "7"]}
+    assert [mathematics(text, row) for text in (r"\boxed{0.5}", "7", "2")] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "line"),
+    [
+        ("integer", ["1", "2"], "the answer is a list; contains, exact and math read any"),
+        (
+            "gsm8k",
+            {"target": ["1"]},
+            "the answer is a mapping; name a part of it by prompt",
+        ),
+        ("contains", [], "the answer is no list of texts"),
+        ("exact", [["a"]], "the answer is no list of texts"),
+    ],
+)
+def test_an_answer_that_is_not_read_is_refused_before_the_run(name, answer, line):
+    with pytest.raises(InputError, match=f"failed on prompt q0: ValueError: {line}"):
+        try_reward(load_reward(name), prompts(answer))
 
 
 def prompts(*answers):
