@@ -194,7 +194,7 @@ def summarise(
     table, of_groups = groups.completions, groups.groups
     prompts, steps = values.prompts_table(groups), values.steps_table(groups)
     prompt_N, several_K = table["prompt"].to_numpy(), of_groups["size"].to_numpy() > 1
-    grouped = bool(several_K.any())
+    grouped, drift = bool(several_K.any()), values.drift_of_values(groups, level)
 
     def share(flags: Flags | Floats, prompts: Ints) -> Estimate:
         return mean_share(flags, prompts, level, SEED)
@@ -222,8 +222,8 @@ def summarise(
         "mean_reward": _mean_reward(groups, np.ones(len(table), dtype=bool), level),
         "never_right": of_prompts("wrong"),
         "always_right": of_prompts("right"),
-        "spread": values.spread_of_values(groups, level),
-        "drift": values.drift_of_values(groups, level),
+        "spread": values.spread_of_values(groups, level, drift),
+        "drift": drift,
         "zero_variance": of_several(of_groups["zero_variance"]),
         "all_right": of_several(of_groups["right"] == of_groups["size"]),
         "all_wrong": of_several(of_groups["wrong"] == of_groups["size"]),

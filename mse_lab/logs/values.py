@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from mse_lab.arrays import Floats
 from mse_lab.logs.reward_groups import RewardGroups
 from mse_lab.mse.cluster_means import cluster_change, cluster_mean
 from mse_lab.mse.intervals import UNKNOWN, Estimate
@@ -84,7 +85,22 @@ def _skewed(variance: Estimate) -> Estimate:
     return Estimate(value, low, value * math.exp(reach)) if reach < 2 else variance
 
 
-def spread_of_values(groups: RewardGroups, level: float) -> Estimate:
+def is_significant(drift: Estimate) -> bool:
+    """Whether the interval of a drift is known and excludes none."""
+    return drift.low > 0 or drift.high < 0
+
+
+def _apart(groups: pd.DataFrame) -> Floats:
+    """Give each group's share in the variance of values, by `spread_of_values`, (K,)."""
+    mean_K, count = groups["mean"].to_numpy(), len(groups)
+    luck_K = groups["variance"].to_numpy() / groups["size"].to_numpy()
+    same = float(np.square(groups["prompt"].value_counts().to_numpy() / count).sum())
+    return (np.square(mean_K - mean_K.mean()) - (1 - 1 / count) * luck_K) / (1 - same)
+
+
+def spread_of_values(
+    groups: RewardGroups, level: float, drift: Estimate = UNKNOWN
+) -> Estimate:
     """Estimate the standard deviation of prompts' values: what luck leaves of it.
 
     With m the mean and s^2 the variance of the n rewards of one of K groups, M the mean of
@@ -94,17 +110,17 @@ def spread_of_values(groups: RewardGroups, level: float) -> Estimate:
 
     since M moves with the prompts, not with their groups. So the variance of values is
     without bias, also where the same few prompts are drawn again and again. Of one prompt
-    it is not known.
+    it is not known. Where the values drift along the steps, K, M and k_p are those of a
+    group's step, and so is the spread: that of the values under one policy.
     """
     several = groups.groups[groups.groups["size"] > 1]
-    prompt_K, mean_K = several["prompt"].to_numpy(), several["mean"].to_numpy()
-    count = len(several)
-    if len(np.unique(prompt_K)) < 2:
+    by_step = several.groupby("step") if is_significant(drift) else [(0, several)]
+    parts = [part for _, part in by_step if part["prompt"].nunique() > 1]
+    if not parts:
         return UNKNOWN
-    luck_K = several["variance"].to_numpy() / several["size"].to_numpy()
-    same = float(np.square(np.bincount(prompt_K) / count).sum())
-    apart_K = np.square(mean_K - mean_K.mean()) - (1 - 1 / count) * luck_K
-    variance = _skewed(cluster_mean(apart_K / (1 - same), prompt_K, level))
+    apart_K = np.concatenate([*map(_apart, parts)])
+    prompt_K = np.concatenate([part["prompt"].to_numpy() for part in parts])
+    variance = _skewed(cluster_mean(apart_K, prompt_K, level))
     return Estimate(*(math.sqrt(max(end, 0.0)) if end == end else end for end in variance))
 
 

@@ -13,6 +13,7 @@ from mse_lab.formatting import (
     with_interval,
 )
 from mse_lab.logs.summary import Summary
+from mse_lab.logs.values import is_significant
 from mse_lab.logs.verdicts import verdict_lines
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS
 from mse_lab.report.rendering import Part, as_markdown, as_text
@@ -102,7 +103,8 @@ def _values(summary: Summary) -> Part:
     spread = summary.spread
     if np.isfinite(spread.value):
         small = f"under {LEAST_TIMES:g}" if spread.high < LEAST_TIMES else ""
-        rows.append(["spread of values (sd)", small or with_interval(spread)])
+        where = ", in a step" if is_significant(summary.drift) else ""
+        rows.append([f"spread of values (sd){where}", small or with_interval(spread)])
     if np.isfinite(summary.drift.value):
         rows.append(["mean reward, last third minus first", with_interval(summary.drift)])
     level = f"Intervals: {summary.level:.0%}, for prompts drawn at random like these."

@@ -15,6 +15,7 @@ from log_makers import (
     write_trl,
 )
 from mse_lab.errors import InputError
+from mse_lab.report.rollouts_report import rollouts_text
 
 BASE = completions(prompts=4, steps=3)
 ROWS = BASE[["step", "id", "reward"]].rename(columns={"id": "prompt_id"}).to_dict("records")
@@ -71,6 +72,31 @@ def test_a_link_beside_its_file_in_the_words(tmp_path):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     (tmp_path / "b.jsonl").symlink_to(log)
     assert numbers_of(read([log, log.parent / "b.jsonl", log]))["completions"] == SIZE
+
+
+def test_files_of_an_older_training_are_refused(tmp_path):
+    """Steps 1 to 3 were written anew, and 4 is left of a longer training."""
+    verl = {"output": "b", "gts": "", "score": 1.0}
+    for step in range(1, 5):
+        line = {"input": f"{step}", "step": step, **verl}
+        log = write_lines(tmp_path / f"{step}.jsonl", [line])
+        os.utime(
+            log, (10**9 - 10**6 * (step == 4) - step, 10**9 - 10**6 * (step == 4) - step)
+        )
+    with pytest.raises(
+        InputError, match=r"4\.jsonl: is older than 1\.jsonl, of an earlier"
+    ):
+        read(tmp_path)
+    files = [tmp_path / f"{step}.jsonl" for step in range(1, 4)]
+    assert numbers_of(read(files))["completions"] == 3
+
+
+def test_names_go_escaped_to_the_screen(tmp_path):
+    folder = tmp_path / "run\x1b[1m"
+    put(write_lines(folder / "a.jsonl", ROWS), "train.jsonl", '{"question": "a"}\n')
+    text = rollouts_text(read(folder))
+    assert "\x1b" not in text
+    assert "run\\x1b[1m" in text
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])

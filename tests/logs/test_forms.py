@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from log_makers import (
@@ -94,6 +96,11 @@ READ = {
     "verl, one text, by uid": (verl_of_one_text, "", BY_ID),
     "one text, by example_id": (lines("example_id=id", "reward", prompt=MESSAGES),
         "prompt_id=example_id", BY_ID),
+    "prompts of a harness": (
+        lines("reward", "step", "group_id=id",
+            prompt=lambda row: f"Mend /ws-{row['id']}-{row['place']}."),
+        "group=group_id", BY_ID | {"prompts": 60},
+    ),
     "one text, cut by order": (lines("example_id=id", "reward", prompt=MESSAGES),
         "group=example_id", BY_ID),
     "nested ids": (lines("reward", task=lambda row: {"i": {"n": row["id"]}}),
@@ -134,7 +141,71 @@ def test_read(tmp_path, name):
     assert {key: found[key] for key in expected} == pytest.approx(expected)
 
 
+def far_date(folder):
+    """A date of the year 142,000 in a list, which Python has not."""
+    dates = pa.array([[4_400_000_000_000]] * len(BASE), pa.list_(pa.timestamp("s")))
+    columns = {"prompt": dates, "reward": pa.array(BASE["reward"])}
+    pq.write_table(pa.table(columns), folder / "log.parquet")
+
+
+def damaged_name(folder):
+    """A name of a column that is no UTF-8."""
+    parquet(folder)
+    path = folder / "log.parquet"
+    path.write_bytes(path.read_bytes().replace(b"prompt_id", b"prompt_i\xff"))
+
+
+def nested(folder):
+    deep = "[" * 3000 + "]" * 3000
+    (folder / "log.jsonl").write_text(f'{{"prompt": {deep}, "reward": 1}}\n' * 3)
+
+
+def twice(*names, **more):
+    """Two trainings, one appended to the other."""
+    return lines(*names, **more) * 2
+
+
+def late(**columns):
+    """Lines of which only those after the 64th have more columns."""
+    made = lines("prompt_id=id", "step", rewards=lambda row: {"right": row["reward"]})
+    return [*made[:100], *(line | columns for line in made[100:])]
+
+
+HARNESS = {"prompt": lambda row: f"Mend /ws-{row['id']}-{row['place']}."}
+
 REFUSED = {
+    "appended, with steps": (twice("prompt_id=id", "step", "reward"), "",
+        "line 481: prompt '0' at step 1 comes again after another"),
+    "verl, appended": (
+        lambda at: write_lines(at / "log.jsonl", twice("input=prompt", "output=text",
+            "step", "score=reward", gts="")), "", "line 481: step 1 comes again after",
+    ),
+    "two epochs in mixed order": (
+        [line for seed in (0, 1) for line in np.random.default_rng(seed).permutation(
+            np.array(lines("prompt", "reward"), dtype=object))], "",
+        "comes again after another",
+    ),
+    "groups numbered anew": (lines("reward", group=lambda row: row["id"] % 5), "",
+        "line 41: group '0' comes again after another"),
+    "the user's groups numbered anew": (lines("reward", g=lambda row: row["id"] % 5),
+        "group=g", "line 41: group '0' comes again after another"),
+    "prompts of a harness": (lines("reward", "step", "group_id=id", **HARNESS), "",
+        "and group_id is that of several: --columns group=group_id if it identifies"),
+    "a group of other prompts": (lines("reward", "step", "group=id", **HARNESS), "",
+        "and group is that of several: --columns group=group"),
+    "a reward in late lines": (late(reward=1.0), "", "line 101: has reward, and the first"),
+    "a completion in late lines": (late(completion="a"), "", "line 101: has completion"),
+    "one id in two types": (lines("reward", prompt_id=lambda row: str(row["id"])
+        if row["place"] else row["id"]), "", "prompt_id is of the type str, in rows"),
+    "an id as float and int": (lines("reward", prompt_id=lambda row: row["id"]
+        if row["place"] else float(row["id"])), "", "type int, in rows before float"),
+    "an id in two spellings": (
+        lambda at: (at / "log.csv").write_text("prompt_id,reward\n1,0\n1.0,1\n"), "",
+        "the ids 1 and 1.0 are one number in two spellings",
+    ),
+    "a date out of range": (far_date, "", "a number or date out of range"),
+    "a damaged name": (damaged_name, "", "log.parquet: cannot be read"),
+    "3,000 lists deep": (nested, "", "not valid JSON|nested too deeply"),
     "one text": (lines("reward", prompt=ONE_PROMPT), "",
         "480 completions, and there is no other"),
     "one text and an id": (lines("reward", "example_id=id", prompt=ONE_PROMPT), "",
@@ -254,6 +325,26 @@ def test_ends_as_engines_say_them(tmp_path):
     )
     found = read(write(tmp_path, made), parse_columns("truncated=why"))
     assert found.truncated_N.tolist() == (BASE["length"] > 15).tolist()
+
+
+SIZED = {
+    "two epochs": lines("prompt", "reward") * 2,
+    "groups numbered anew": lines("reward", group=lambda row: row["id"] % 5),
+    "appended": twice("prompt_id=id", "step", "reward"),
+    "prompts of a harness": lines("reward", "step", "group_id=id", **HARNESS),
+    "a harness without ids": lines("reward", "step", **HARNESS),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_size_cuts_by_order(tmp_path, name):
+    path, twice = write(tmp_path, SIZED[name]), len(SIZED[name]) // len(BASE)
+    found = numbers_of(read(path, group_size=8))
+    assert found["groups"] == 60 * twice
+    assert found["zero_variance"] == pytest.approx(BY_ID["zero_variance"])
+    short = write(tmp_path / "short", SIZED[name][1:])
+    with pytest.raises(InputError, match=r"which are no whole groups|values of group_id"):
+        read(short, group_size=8)
 
 
 @pytest.mark.parametrize(

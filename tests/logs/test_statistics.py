@@ -1,5 +1,6 @@
 """What is computed of groups: values, spread, drift, forecast, lengths, verdicts."""
 
+import random
 from itertools import product
 
 import numpy as np
@@ -63,6 +64,12 @@ def test_luck_is_that_of_the_groups_at_hand(tmp_path):
     assert np.isnan(summarise(tmp_path, again).spread).all()
 
 
+def test_the_spread_by_hand(tmp_path):
+    """Means 0, 1, 1/2 about 1/2: (1/4 + 1/4 + 0 - 2/3 (0 + 0 + 1/4)) / 3 / (2/3) = 1/6."""
+    spread = summarise(tmp_path, groups_of([0, 0], [1, 1], [1, 0])).spread
+    assert spread.value**2 == pytest.approx(1 / 6)
+
+
 def steps_of(values, prompts=60):
     return [
         line | {"step": step}
@@ -78,6 +85,12 @@ def test_drift_is_that_of_thirds(tmp_path):
     few = summarise(tmp_path, draw_groups([0.5] * 4, 4, groups=3))
     assert np.isnan(few.drift.value)
     assert any("drift would not show" in note for note in few.notes)
+
+
+def test_a_drift_is_no_spread_of_values(tmp_path):
+    """In each step all V are alike; over the steps they are 0.2, 0.4, 0.6, of sd 0.16."""
+    spread = summarise(tmp_path, steps_of([0.2] * 3 + [0.4] * 3 + [0.6] * 3)).spread
+    assert (spread.low, spread.high < 0.1) == (0, True)
 
 
 def test_an_interval_that_no_change_leaves_is_none(tmp_path):
@@ -202,6 +215,16 @@ def test_lists_of_tokens_that_are_refused(tmp_path, line, said):
         summarise(tmp_path, [line])
 
 
+def parted(*groups, **more):
+    """Lines of groups of (right, brief), whose sum is the reward."""
+    return [
+        {"prompt_id": f"p{n}", "rewards": {"right": right, "brief": brief}}
+        | {"reward": right + brief, **more}
+        for n, group in enumerate(groups)
+        for right, brief in group
+    ]
+
+
 def drawn(rewards, length, cut, ratio=0.0):
     """Groups of completions, the last `cut` of each cut, with both log-probabilities."""
     return [
@@ -227,6 +250,8 @@ def drawn(rewards, length, cut, ratio=0.0):
         ("truncated", drawn([1, 1, 1, 0], 8, 1), True),
         ("mismatch", drawn([0, 1], 8, 0, ratio=0.1), False),
         ("mismatch", drawn([0, 1], 8, 0, ratio=1.0), True),
+        ("parts", parted(*[[(0, 0), (1, 0)]] * 4, [(0, 0), (0, 1)]), False),
+        ("parts", parted([(0, 0), (1, 0)], [(0, 0), (0, 1)]), True),
         ("copies", [completion()] * 2, False),
         ("copies", [completion()] * 3, True),
         ("drift", steps_of([0.8] * 3 + [0.3] * 3), True),
@@ -238,6 +263,77 @@ def test_each_check_above_and_below_its_limit(tmp_path, check, lines, look):
     assert (verdict.look, verdict.limit) == (look, LIMITS[check])
     assert verdict.line().startswith("LOOK  " if look else "OK    ")
     assert (verdict.action in verdict.line()) is look
+
+
+def test_the_fall_is_the_estimate_over_the_range(tmp_path):
+    """Not its nearer end, which alone decides that there is one."""
+    found = summarise(tmp_path, steps_of([1.0] * 3 + [0.0] * 3))
+    fall = verdicts_of(found)["drift"].value
+    some = summarise(tmp_path, steps_of([0.8] * 3 + [0.3] * 3))
+    assert (fall, found.drift.value) == (1, -1)
+    assert verdicts_of(some)["drift"].value == -some.drift.value > -some.drift.high
+
+
+PARTED = parted([(0, 0.1), (0, 0.3)], [(1, 0.2), (0, 0.2)], [(0, 0), (0, 0)])
+
+
+def test_parts_by_hand(tmp_path):
+    """Squared advantages .02 and .5 of two groups; by a std of .141 and .707 1 each."""
+    found = summarise(tmp_path, PARTED).parts
+    right, brief = found.parts
+    assert (found.outcome, found.told, found.others) == ("right", False, ("brief",))
+    assert (right.mean, brief.mean) == pytest.approx((1 / 6, 0.8 / 6))
+    assert (right.varies, brief.varies) == pytest.approx((1 / 3, 1 / 3))
+    assert (right.share_plain, brief.share_plain) == pytest.approx(
+        (0.5 / 0.52, 0.02 / 0.52)
+    )
+    by_std = [1 / (1 + 1e-4 / sd) ** 2 for sd in (0.5**0.5, 0.02**0.5)]
+    assert [one.share_std for one in (right, brief)] == pytest.approx(
+        [one / sum(by_std) for one in by_std]
+    )
+    assert (found.alone, found.share_plain) == pytest.approx((1 / 3, 0.02 / 0.52))
+    said = verdicts_of(summarise(tmp_path, PARTED))["parts"]
+    assert said.look
+    assert said.finding.startswith(
+        "in 33% of the groups only brief differs, not right: 50%"
+    )
+    assert summarise(tmp_path, PARTED).as_dict()["parts"][1] == brief._asdict()
+
+
+def test_a_case_of_the_field(tmp_path):
+    """In 29 of 60 groups every `right` is equal: 48% of the squared advantages, or 0.3%."""
+    rng, groups = random.Random(7), []
+    for _ in range(60):
+        wrong = rng.random() < 0.55
+        drawn = [float(not wrong and rng.random() < 0.5) for _ in range(8)]
+        groups.append([(right, 0.1 * rng.randint(20, 380) / 400) for right in drawn])
+    found = summarise(tmp_path, parted(*groups)).parts
+    equal = [len({right for right, _ in group}) == 1 for group in groups]
+    spread = [np.std([sum(one) for one in group], ddof=1) for group in groups]
+    plain = np.square(spread)
+    scaled = np.square(spread / (np.array(spread) + 1e-4))
+    assert found.alone == np.mean(equal)
+    assert found.share_std == pytest.approx(scaled[equal].sum() / scaled.sum())
+    assert found.share_plain == pytest.approx(plain[equal].sum() / plain.sum())
+
+
+def test_which_part_is_the_outcome(tmp_path):
+    assert summarise(tmp_path, PARTED, outcome="brief").parts.outcome == "brief"
+    for lines, given, line in (
+        (PARTED, "rigth", "outcome = rigth: did you mean right"),
+        (groups_of([0, 1]), "right", "outcome = right: these logs have no parts"),
+    ):
+        with pytest.raises(InputError, match=line):
+            summarise(tmp_path, lines, outcome=given)
+    verl = [
+        {"input": f"p{n // 4}", "output": "", "step": 1, "gts": "", "acc": n % 4 > 1}
+        | {"score": 2.0 * (n % 4 > 1) - n % 2, "overlong": -(n % 2), "pred": f"{n}"}
+        for n in range(8)
+    ]
+    found = summarise(tmp_path, verl).parts
+    assert [part.name for part in found.parts] == ["acc", "overlong"]
+    assert found.told
+    assert summarise(tmp_path, groups_of([0, 1])).parts is None
 
 
 def test_what_verdicts_say(tmp_path):

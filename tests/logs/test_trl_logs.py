@@ -158,6 +158,13 @@ def test_evaluations_are_left_out_by_the_state(tmp_path):
     assert numbers_of(read(named[3]))["completions"] == 24
 
 
+def test_steps_after_the_state_are_left_out(tmp_path):
+    """Of an older training, perhaps, that was longer."""
+    folder = write_trl(tmp_path, LOGGED, state=state_of(6))
+    found = check(folder, counted(BASE[BASE["step"] <= 6], "id"))
+    assert left_out(found) == [(4, "after 6, that of trainer_s")]
+
+
 def test_the_newest_state_counts(tmp_path):
     folder = write_trl(tmp_path, LOGGED, state=state_of(2))
     for last, evaluated in ((6, [5]), (10, [5, 10])):
@@ -269,6 +276,17 @@ def test_a_csv_of_its_files_is_read_as_they_are(trained, tmp_path):
     frame.to_csv(path)
     with pytest.raises(InputError, match=r"give a list of token ids, \[1, 2\]"):
         read(tmp_path)
+
+
+def test_a_text_in_a_csv_makes_no_other_column_the_reward(tmp_path):
+    frame = LOGGED.rename(columns={"text": "completion"}).assign(calls=1.5)
+    frame["reward"] = frame["reward"].astype(object)
+    frame.loc[5, "reward"] = "n/a!"
+    names = ["step", "prompt", "completion", "reward", "calls", "advantage"]
+    frame[names].to_csv(tmp_path / "log.csv", index=False)
+    for columns, line in ({}, "rewards: reward, calls"), ({"reward": ["reward"]}, "'n/a!'"):
+        with pytest.raises(InputError, match=line):
+            read(tmp_path, columns)
 
 
 def test_a_csv_whose_rewards_are_not_told_from_other_numbers(tmp_path):
