@@ -20,6 +20,7 @@ from mse_lab.answers.advice import Advice
 from mse_lab.answers.statement_numbers import judge_run
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.arrays import Floats, divide
+from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.constants import Constants, mse_times_budget
@@ -198,19 +199,30 @@ class Truth:
         """The mean gain of the oracle on vanilla over that of vanilla on nothing."""
         return float(oracle_gain(self.moments).mean() / self.constants.vanilla.item())
 
-    def aim(self, name: str, size: int) -> Aim | None:
+    def aim(self, name: EstimatorEntry, size: int) -> Aim | None:
         """Where an estimator points in this population; None where no law says it."""
         if name in ("grpo", "vanilla", "batch-mean", "best-constant"):
             return Aim.of_unbiased(self.constants, name, size)
-        estimator = TRL if name.startswith("grpo-std(eps=0.0001") else find_estimator(name)
+        of_trl = name == TRAINERS_DEFAULT or str(name).startswith("grpo-std(eps=0.0001")
+        estimator = TRL if of_trl else find_estimator(name)
+        if estimator.affine is not None:
+            return self._affine_aim(*estimator.affine, size)
         if not self._is_known(estimator, size):
             return None
         direction = self.direction(estimator, size)
         return Aim(*map(np.atleast_1d, Aim.of(direction, self.constants, size)))
 
-    def price(self, name: str, size: int, advice: Advice) -> float:
-        """Cost of an estimator over the first price's; NaN where unknown."""
-        _, own, present, *_ = advice.prices[0]
+    def _affine_aim(self, alpha: float, lam: float, size: int) -> Aim:
+        """By E||g_hat||^2 of a group at the baseline alpha + lam m."""
+        constants, moments = self.constants, self.moments
+        fixed = moments.constant_baseline(alpha + lam * moments.value).mean()
+        spread = moments.variance * moments.norm2 + moments.gradient2
+        noise = size * constants.c1 + fixed + lam**2 * spread.mean() / max(size - 1, 1)
+        return Aim(noise, constants.gradient2, constants.gradient2, None)
+
+    def price(self, name: EstimatorEntry, size: int, advice: Advice) -> float:
+        """Cost of an estimator over that of the ladder's first row; NaN where unknown."""
+        _, own, present, *_ = advice.ladder[0]
         aim, base = self.aim(name, size), self.aim(own, present)
         if aim is None or base is None:
             return math.nan
@@ -259,7 +271,7 @@ def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Answer]:
 def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
     """Everything that `advise` prints with an interval."""
     constants, used = truth.constants, advice.setting.group_size
-    _, loss, *_ = advice.prices[0]
+    _, loss, *_ = advice.ladder[0]
     base = truth.aim(loss, used)
     for name in ("c1", "c2", "c3"):
         yield Answer(name, "", getattr(advice, name), getattr(constants, name).item())
@@ -284,9 +296,12 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
     if advice.zero_variance and truth.binary:
         share = truth.zero_variance(used)
         yield Answer("zero-variance groups", f"at {used}", advice.zero_variance, share)
-    for one in advice.prices[1:]:
+    for one in advice.prices:
         true = truth.price(one.estimator, one.group_size, advice)
         yield Answer("price", one.estimator, one.cost, true)
+    for row in advice.ladder[1:]:
+        true = truth.price(row.estimator, row.group_size, advice)
+        yield Answer("ladder", row.row, row.cost, true)
     yield Answer(
         "b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline
     )

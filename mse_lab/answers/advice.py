@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mse_lab.answers.advice_evidence import Evidence, UserSetting
-from mse_lab.answers.prices import Price, PriceList
+from mse_lab.answers.ladder import Ladder, LadderRow, Price
 from mse_lab.arrays import Floats, divide
 from mse_lab.config.training import Setting, change_to, fits
 from mse_lab.data.streams import stream
@@ -29,14 +29,11 @@ from mse_lab.formatting import percent
 from mse_lab.mse import progress
 from mse_lab.mse.constants import Constants
 from mse_lab.mse.intervals import Estimate, falling
-from mse_lab.mse.loss import Aim, find_aims
+from mse_lab.mse.loss import find_aims
 from mse_lab.mse.regime import Regime
 from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, SIZES, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.results.files import as_data
-
-# Completions a step of the table of progress, beside the user's own.
-STEPS = (64, 256, 1024, 4096)
 
 
 class StepProgress(NamedTuple):
@@ -75,7 +72,8 @@ class Advice:
     progress: tuple[StepProgress, ...]  # At the present size, and at the one that is set.
     noise_scale: Estimate  # The N at which half of the progress is made, present size.
     learning_rate_factor: Estimate  # Of Adam, where the batch is halved; SGD's: its square.
-    prices: tuple[Price, ...]  # What the user could set, over what is set.
+    ladder: tuple[LadderRow, ...]  # What could be set, over what is set.
+    prices: tuple[Price, ...]  # Losses that go by a name, the cheapest first.
     # N MSE = c1 G + c2 + c3/(G-1) of GRPO-type; c1 G + vanilla, and so on.
     c1: Estimate
     c2: Estimate
@@ -189,20 +187,14 @@ def _constants(evidence: Evidence) -> dict[str, Estimate]:
     return constants
 
 
-def _progress(evidence: Evidence, aims: dict[int, Aim]) -> tuple[StepProgress, ...]:
+def _progress(ladder: Iterable[LadderRow]) -> tuple[StepProgress, ...]:
     """Tabulate progress at some N, the user's own among them; the present size is first."""
-    asked, table, level = int(evidence.question.completions), evidence.table, evidence.level
-    base = next(iter(aims.values()))
-
-    def row(completions: int, size: int, aim: Aim) -> StepProgress:
-        made = progress.progress(table, aim, completions, level)
-        steps = Estimate(1.0, 1.0, 1.0)
-        if aim is not base:
-            steps = progress.steps_ratio(table, aim, base, completions, level)
-        return StepProgress(completions, size, made, steps)
-
-    sizes = sorted({*STEPS, asked} - {0})
-    return tuple(row(each, size, aim) for each in sizes for size, aim in aims.items())
+    table = (
+        StepProgress(one.completions_per_step, row.group_size, one.progress, one.steps)
+        for row in ladder
+        for one in row.progress
+    )
+    return tuple(sorted(table, key=lambda each: each.completions_per_step))
 
 
 def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
@@ -246,9 +238,9 @@ def _other_batch(evidence: Evidence) -> list[str]:
     return [f"G = {best} would save {percent(saved)}; your batch does not take it: {line}"]
 
 
-def _batches(setting: Setting, prices: Iterable[Price]) -> dict[int, str]:
+def _batches(setting: Setting, ladder: Iterable[LadderRow]) -> dict[int, str]:
     """Write what a trainer that counts prompts needs for as many completions a step."""
-    known = {one.group_size for one in prices if one.row in ("same loss", "same trainer")}
+    known = {one.group_size for one in ladder}
     sizes = [size for size in known - {setting.group_size} if fits(setting, size)]
     typed = {size: change_to(setting, size).batch for size in sizes}
     return {size: line for size, line in typed.items() if line}
@@ -263,17 +255,13 @@ def make_advice(evidence: Evidence) -> Advice:
     """
     _refuse(evidence)
     table, question, level = evidence.table, evidence.question, evidence.level
-    ruling, prices = evidence.ruling, PriceList(evidence)
-    rows = tuple(prices.rows())
-    aims = {question.present: prices.base}
-    if ruling.best != question.present:
-        entry = question.estimator if prices.of_loss and question.estimator else "grpo"
-        aims |= find_aims(table, entry, [ruling.best])
+    ruling, ladder = evidence.ruling, Ladder(evidence)
+    rows = tuple(ladder.rows())
     steps_saved, saves = _savings(evidence)
     completions = int(question.completions)
-    halved = ((prices.base, 1.0), (prices.base, 0.5))
+    halved = ((ladder.base, 1.0), (ladder.base, 0.5))
     if completions:
-        halved = ((prices.base, completions), (prices.base, completions / 2))
+        halved = ((ladder.base, completions), (ladder.base, completions / 2))
     drawn = evidence.drawn
     return Advice(
         name=evidence.name,
@@ -293,10 +281,11 @@ def make_advice(evidence: Evidence) -> Advice:
         saves=saves,
         at_most=ruling.at_most,
         at_least=ruling.at_least,
-        progress=_progress(evidence, aims),
-        noise_scale=progress.noise_scale(table, prices.base, level),
+        progress=_progress(rows[: 1 + (ruling.best != question.present)]),
+        noise_scale=progress.noise_scale(table, ladder.base, level),
         learning_rate_factor=progress.step_size_ratio(table, *halved, level, adam=True),
-        prices=rows,
+        ladder=rows,
+        prices=tuple(ladder.prices()),
         **_constants(evidence),
         best=evidence.best_group_size,
         beats_vanilla_from=beats_vanilla_from(evidence),

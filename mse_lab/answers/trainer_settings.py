@@ -8,6 +8,9 @@ verl's rloo subtracts nothing; TRL refuses it. The lines to type stand in
 `config/trainers.yaml`, with the versions that they are of.
 """
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import DEFAULT, Setting
@@ -69,3 +72,33 @@ def settings_for(trainer: str, estimator: str, size: int) -> str:
             line = lines[name].format(size=size)
             return line if one == trainer else f"{TRAINERS[one].title}: {line}"
     return NO_TRAINER
+
+
+class Typed(NamedTuple):
+    """What is typed, or why nothing is."""
+
+    line: str | None
+    why: str | None = None
+
+
+def type_loss(setting: Setting, size: int) -> Typed:
+    """Write the present loss in groups of another size."""
+    trainer = TRAINERS[setting.trainer]
+    if size < trainer.least:
+        return Typed(None, f"{trainer.title} takes {trainer.least} or more")
+    return Typed(trainer.write({trainer.size: size}))
+
+
+def type_baseline(setting: Setting, alpha: float, lam: float, size: int) -> Typed:
+    """Write a baseline alpha + lambda m in groups of a size; scores sum over tokens."""
+    trainer = TRAINERS[setting.trainer]
+    form = trainer.baselines.get("constant" if size == 1 else "affine")
+    if form is None:
+        return Typed(None, f"{trainer.title} must take advantages of your own for it")
+    line = form.format(size=size, alpha=alpha, lam=lam)
+    entry, length = setting.estimator, trainer.length
+    by_sequence = isinstance(entry, Mapping) and entry.get("length") == "sequence"
+    sums = [value for value, kind in length.is_.items() if kind == "none"]
+    if length.setting and by_sequence:
+        line += f"{trainer.writes[1]}{trainer.write({length.setting: sums[0]})}"
+    return Typed(line)

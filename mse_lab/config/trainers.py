@@ -144,6 +144,7 @@ class Trainer(_Part):
     batch: Batch
     writes: tuple[str, str]
     lines: dict[str, str]
+    baselines: dict[str, str] = {}
 
     @property
     def default_is_a_group(self) -> bool:

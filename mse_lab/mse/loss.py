@@ -102,18 +102,20 @@ class Aim(NamedTuple):
     signal: Floats  # ||hbar||^2.
     gradient2: Floats  # ||E g(X)||^2.
     cosine2: Floats | None  # Squared cosine of its mean with g; None where that is g.
+    between: Floats | float = 0.0  # What whole epochs cancel of the noise: that of prompts.
 
     @classmethod
     def of(cls, direction: Direction, constants: Constants, group_size: int) -> Self:
         """Take the aim of a direction in groups of a size."""
-        noise = group_size * direction.noise
-        return cls(noise, direction.mean_norm2, constants.gradient2, direction.cosine2)
+        noise, between = group_size * direction.noise, group_size * direction.between
+        gradient2, cosine2 = constants.gradient2, direction.cosine2
+        return cls(noise, direction.mean_norm2, gradient2, cosine2, between)
 
     @classmethod
     def of_unbiased(cls, constants: Constants, name: str, group_size: int) -> Self:
         """Take the aim of GRPO-type, or of a constant baseline, by c1 to c3 and theirs."""
         noise = mse_times_budget(name, constants, group_size)
-        return cls(noise, constants.gradient2, constants.gradient2, None)
+        return cls._unbiased(noise, constants, group_size)
 
     @classmethod
     def of_prompts(cls, table: PromptTable, mse_P: Floats, group_size: int) -> Self:
@@ -121,7 +123,17 @@ class Aim(NamedTuple):
         constants = table.samples
         own = table.prompt_samples.means(group_size * mse_P)
         noise = group_size * constants.nonnegative_c1 + own
-        return cls(noise, constants.gradient2, constants.gradient2, None)
+        return cls._unbiased(noise, constants, group_size)
+
+    @classmethod
+    def _unbiased(cls, noise: Floats, constants: Constants, group_size: int) -> Self:
+        between = group_size * constants.nonnegative_c1
+        return cls(noise, constants.gradient2, constants.gradient2, None, between)
+
+    @property
+    def in_epochs(self) -> Self:
+        """The aim where many small steps of a whole epoch cancel the noise of prompts."""
+        return self._replace(noise=self.noise - self.between)
 
     def cost(self, completions: float) -> Floats:
         """Steps at N completions each, in proportion; at N = 0 completions instead."""

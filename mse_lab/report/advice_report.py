@@ -6,26 +6,32 @@ change saves; what other settings cost; what the answer rests on.
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.prices import Price
-from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name, settings_for
+from mse_lab.answers.trainer_settings import settings_for
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.formatting import (
     NONE,
     NOT_KNOWN,
     WIDTH,
     number,
-    percent,
     share,
     times,
     with_interval,
 )
 from mse_lab.mse.bounds import fewest_seen, rarest_seen
-from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.rule import Stopped
+from mse_lab.report.ladder_report import (
+    display_name,
+    ladder_part,
+    lines_to_type,
+    say_what_changes_it,
+    say_where_it_is,
+    steps_table,
+    unit_of,
+)
 from mse_lab.report.rendering import Part, as_text, screen_width
 
 # A bound of the regret from which on it says nothing.
@@ -74,21 +80,9 @@ def percent_up(bound: float) -> str:
     return f"{max(math.ceil(round(100 * bound, 6)), 1)}%"
 
 
-def display_name(name: str) -> str:
-    """Give the name by which readers know an estimator."""
-    return DISPLAY_NAMES.get(base_name(name), name)
-
-
 def size_name(advice: Advice) -> str:
     """Name the trainer's setting of the group size, as it is spoken of."""
     return TRAINERS[advice.setting.trainer].size.removeprefix("actor_rollout_ref.")
-
-
-def _unit(advice: Advice) -> str:
-    """What a cost is counted in."""
-    if advice.completions_per_step is None:
-        return "completions for the same error"
-    return f"steps at your {advice.completions_per_step:,} completions each"
 
 
 def _of_whom(advice: Advice) -> str:
@@ -98,7 +92,7 @@ def _of_whom(advice: Advice) -> str:
 
 
 def _keep(advice: Advice) -> str:
-    unit, most = _unit(advice), "no size needs far fewer"
+    unit, most = unit_of(advice), "no size needs far fewer"
     if math.isfinite(advice.at_most):
         most = f"it needs at most {percent_up(advice.at_most)} more"
         unit += " than the best"
@@ -109,14 +103,14 @@ def _change(advice: Advice) -> str:
     saved = advice.steps_saved or advice.saves
     text = f"Set {size_name(advice)} = {advice.set_to}"
     if saved is None:
-        return f"{text}: it needs fewer {_unit(advice)}.{_of_whom(advice)}"
+        return f"{text}: it needs fewer {unit_of(advice)}.{_of_whom(advice)}"
     if advice.completions_per_step is None:
-        large = _saved(advice.progress_at(LARGE_STEP, advice.set_to).steps)
+        large = share(1 - advice.progress_at(LARGE_STEP, advice.set_to).steps.value)
         text += " if a step has few completions: it saves at most "
         more = f", at {LARGE_STEP:,} a step {large}"
     else:
         text, more = f"{text}: it saves ", ""
-    return f"{text}{percent(saved)} of the {_unit(advice)}{more}.{_of_whom(advice)}"
+    return f"{text}{share(saved.value)} of the {unit_of(advice)}{more}.{_of_whom(advice)}"
 
 
 def _cannot_tell(advice: Advice) -> str:
@@ -129,10 +123,10 @@ def _cannot_tell(advice: Advice) -> str:
         )
     text = f"Cannot tell whether {present} is all right: "
     if advice.at_most > LARGE:
-        text += f"nothing bounds what a change could save of the {_unit(advice)}."
+        text += f"nothing bounds what a change could save of the {unit_of(advice)}."
     else:
         most = percent_up(1 - 1 / (1 + advice.at_most))
-        text += f"a change could save at most {most} of the {_unit(advice)}."
+        text += f"a change could save at most {most} of the {unit_of(advice)}."
     if advice.at_least > advice.regret:
         text += f" Some change saves at least {share(1 - 1 / (1 + advice.at_least))}."
     if advice.needed:
@@ -213,78 +207,26 @@ def say_noise(advice: Advice) -> str:
     )
 
 
-def progress_table(advice: Advice) -> Part:
-    """Tabulate a step's share of the progress possible, and the steps a change saves."""
-    sizes = list(dict.fromkeys(row.group_size for row in advice.progress))
-    heads = ["Completions a step", *(f"progress, G = {size}" for size in sizes)]
-    heads += ["steps saved"] if len(sizes) == 2 else []
-    rows = []
-    for completions in dict.fromkeys(row.completions_per_step for row in advice.progress):
-        yours = " (yours)" if completions == advice.completions_per_step else ""
-        at_sizes = [advice.progress_at(completions, size) for size in sizes]
-        cells = [f"  {completions:,}{yours}", *(percent(row.progress) for row in at_sizes)]
-        rows.append([*cells, _saved(at_sizes[1].steps)] if len(sizes) == 2 else cells)
-    return Part(rows=rows, heads=heads, align="<" + ">" * (len(heads) - 1))
-
-
-def _saved(steps: Estimate) -> str:
-    """Write the share of steps that a size saves over the present one."""
-    value, low, high = steps
-    return percent((1 - value, 1 - high, 1 - low))
-
-
 # A lower bound of G* below which it says nothing.
 LEAST_SIZE = 1.05
 
-# A row of the price list that costs so much as the cheapest before it says nothing new.
+# A loss that costs so much as the cheapest before it says nothing new.
 NO_CHEAPER = 0.99
 
 
-def _label(advice: Advice, price: Price) -> str:
-    title = TRAINERS[advice.setting.trainer].title
-    name = f"{display_name(price.estimator)}, G = {price.group_size}"
-    yours = "yours: " if price.estimator == advice.setting.estimator else ""
-    return {
-        "present": f"{yours}{name}",
-        "same loss": f"the same, G = {price.group_size}",
-        "same trainer": f"another loss: {name}",
-        "any": f"not in {title}: {name}",
-    }[price.row]
-
-
-def shown_prices(advice: Advice) -> Iterator[Price]:
-    """Give the rows that say something new: a better one of the trainer, or of all."""
-    least = math.inf
-    for price in advice.prices:
-        if math.isnan(price.cost.value):
-            continue
-        other = price.row in ("same trainer", "any")
-        known = times(price.cost) != NOT_KNOWN
-        if other and not (known and price.cost.value < NO_CHEAPER * least):
-            continue
-        least = min(least, price.cost.value)
-        yield price
-
-
-def price_table(advice: Advice) -> Part:
-    """Price what could be set over what is set, which is 1."""
-    rows = [
-        [f"  {_label(advice, price)}", "1" if price.row == "present" else times(price.cost)]
-        for price in shown_prices(advice)
+def say_prices(advice: Advice) -> str:
+    """Say what losses that go by a name cost over yours, where one is cheaper."""
+    cheaper = [
+        f"{display_name(price.estimator)}, G = {price.group_size}: {times(price.cost)}"
+        for price in advice.prices
+        if price.cost.value < NO_CHEAPER and times(price.cost) != NOT_KNOWN
     ]
-    unit = _unit(advice)
-    heads = [f"{unit[0].upper()}{unit[1:]}", f"({advice.level:.0%} interval)"]
-    return Part(rows=rows, heads=heads, align="<<")
-
-
-def lines_to_type(advice: Advice) -> Iterator[str]:
-    """Give the settings of each row that is not the user's own loss."""
-    for price in shown_prices(advice):
-        if price.row in ("same trainer", "any"):
-            line = settings_for(advice.setting.trainer, price.estimator, price.group_size)
-            batch = advice.batches.get(price.group_size)
-            line += f", with {batch}" if batch and price.row == "same trainer" else ""
-            yield f"  {display_name(price.estimator)}: {line}"
+    if not cheaper:
+        return ""
+    line = settings_for(
+        advice.setting.trainer, advice.prices[0].estimator, advice.prices[0].group_size
+    )
+    return f"Other losses, over yours: {'; '.join(cheaper)} ({line})."
 
 
 def best_size(advice: Advice) -> str:
@@ -356,13 +298,21 @@ def advice_parts(advice: Advice) -> list[Part]:
         say_setting(advice),
         say_drawn(advice),
     ]
-    about = [say_regime(advice), say_best(advice), say_level(advice)]
+    about = [
+        say_where_it_is(advice),
+        say_noise(advice),
+        say_prices(advice),
+        say_regime(advice),
+        say_best(advice),
+        say_level(advice),
+    ]
     return [
-        Part(sentences=[sentence for sentence in first if sentence]),
-        progress_table(advice),
-        Part(sentences=[say_noise(advice)]),
-        price_table(advice),
-        Part(sentences=[*lines_to_type(advice), *filter(None, about)]),
+        Part(sentences=[*filter(None, first)]),
+        ladder_part(advice),
+        Part(sentences=[*lines_to_type(advice), say_what_changes_it(advice)]),
+        Part(sentences=[""]),
+        steps_table(advice),
+        Part(sentences=[*filter(None, about)]),
         warnings,
     ]
 

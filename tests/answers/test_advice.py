@@ -12,24 +12,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice import STEPS, beats_vanilla_from, make_advice
+from mse_lab.answers.advice import beats_vanilla_from, make_advice
 from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
 from mse_lab.answers.advice_files import restore_advice
-from mse_lab.answers.prices import PriceList
+from mse_lab.answers.ladder import STEPS
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT, fits, read_training
 from mse_lab.errors import InputError
 from mse_lab.mse.bounds import bound_ratios
 from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import find_aims
 from mse_lab.mse.rule import price_sizes
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_json
 from populations import (
     POPULATION,
-    ExactTable,
     KnownTable,
     advise_on,
     brute_force,
@@ -63,7 +61,7 @@ def test_the_exact_mse_is_that_of_estimates_on_random_prompts(known, size):
     design, rng = known[0], np.random.default_rng(size)
     repeats, batch = 2000, 32 // size
     drawn = choose(design, rng.integers(0, design.prompts, repeats * batch))
-    scores, rewards = drawn._pick(rng, size)
+    scores, rewards = drawn._completions(drawn._pick(rng, size))
     weights = (rewards - rewards.mean(-1, keepdims=True)) * size / (size - 1)
     gradients = np.einsum("pn,pnd->pd", weights, scores) / size
     estimates = gradients.reshape(repeats, batch, -1).mean(1)
@@ -188,11 +186,9 @@ def test_never_beats_vanilla_where_right_completions_have_small_scores():
         exact_mse(design, "grpo", size) > exact_mse(design, "vanilla", size)
         for size in range(2, 257)
     )
-    found = PriceList(evidence(sample(design, rng), GRPO_4))
-    advice = make_advice(found.evidence)
+    advice = make_advice(evidence(sample(design, rng), GRPO_4))
     assert all(map(math.isinf, advice.beats_vanilla_from))
-    [vanilla] = [one for one in found.alternatives if one[0] == "vanilla"]
-    assert vanilla[2].high < 1
+    assert advice.ladder[-1].cost.high < 1
 
 
 def test_hand_arithmetic():
@@ -264,48 +260,6 @@ def test_no_advice(make, line):
         advise_on(make(np.random.default_rng(9)))
 
 
-@pytest.fixture(scope="module")
-def prices(known):
-    """Prices over GRPO-type at 4; opo has no law."""
-    entries = ["grpo", "opo", DEFAULT.estimator, "maxrl"]
-    found = PriceList(evidence(known[1], GRPO_4, estimators=entries))
-    return found, {name: (size, cost) for name, size, cost in found.alternatives}
-
-
-def exact_cost(design, entry, size, completions=0):
-    [aim] = find_aims(ExactTable.of(design), entry, [size]).values()
-    return aim.cost(completions).item()
-
-
-def test_prices_against_a_known_population(known, prices):
-    """At their best sizes within four standard errors of those of 4000 prompts."""
-    assert "opo" not in prices[1]
-    design, base = known[0], exact_cost(known[0], "grpo", 4)
-    for name, entry in {
-        "vanilla": "vanilla",
-        "batch-mean": "batch-mean",
-        "grpo-std(eps=0.0001, length=token-batch)": DEFAULT.estimator,
-        "maxrl": "maxrl",
-    }.items():
-        size, cost = prices[1][name]
-        assert standard_errors(cost, exact_cost(design, entry, size) / base) < 4, name
-
-
-def test_a_factor_costs_nothing(known, prices):
-    """`centred` is GRPO-type times (G-1)/G; a batch's spread is one factor, too."""
-    for entry in ("centred", {"name": "batch-std", "eps": 1e-4, "length": "token-batch"}):
-        other = PriceList(evidence(known[1], GRPO_4._replace(estimator=entry)))
-        assert other.price_of(entry, 8) == prices[0].price_of("grpo", 8)
-
-
-def test_rows_name_what_can_be_set_and_nothing_twice(prices):
-    rows = list(prices[0].rows())
-    assert rows[0] == ("present", "grpo", 4, Estimate(1, 1, 1))
-    assert len({row[1:3] for row in rows}) == len(rows)
-    assert "best-constant" not in {row.estimator for row in rows}
-    assert rows[-1].cost.value < 1
-
-
 PROBE = parse_probe({"model": {"path": "none"}, "prompts": {"source": "none"}}, "probe")
 
 
@@ -330,9 +284,7 @@ def test_samples_and_their_law(rewards, completions, of_loss):
     assert found.held is True
     assert (found.completions, found.stopped) == (200 * completions, "regret")
     assert math.isnan(found.best_constant.low)
-    assert found.prices[0].estimator == (
-        "grpo-std(eps=0.0001, length=token-batch)" if of_loss else "grpo"
-    )
+    assert found.ladder[0].estimator == (DEFAULT.estimator if of_loss else "grpo")
 
 
 def test_a_finished_run_is_looked_at_once_and_samples_again_and_again(known):

@@ -7,6 +7,7 @@ import transformers
 
 import mse_lab
 from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimator
 from mse_lab.mse.prompt_table import PromptTable
 
 ROWS = [
@@ -108,5 +109,5 @@ def test_graded_rewards_are_judged_by_the_users_loss(
     monkeypatch.setattr(PromptTable, "knows_gradient", lambda *_: True)
     training = {"trainer": "trl", **training}
     found = advise(parts, reward=with_bonus, training=training, budget=6 * of_each)
-    assert found.prices[0].estimator == name
+    assert find_estimator(found.ladder[0].estimator).name == name
     assert (found.completions, found.differentiated) == (6 * of_each, 6 * of_each)

@@ -235,7 +235,7 @@ def test_advice_needs_no_products(pools):
     assert (found.verdict, found.set_to) == (whole.verdict, whole.set_to)
     for name in ("c1", "c2", "c3", "best", "saves"):
         assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=0.01)
-    rows = [[price[:3] for price in one.prices] for one in (found, whole)]
-    assert rows[0] == rows[1]
+    sizes = [[row.group_size for row in one.ladder] for one in (found, whole)]
+    assert sizes[0] == sizes[1]
     assert "warning: norms only" in advice_text(found)
     assert "warning: norms only" not in advice_text(whole)

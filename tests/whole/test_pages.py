@@ -88,7 +88,7 @@ COMMANDS = {
 # Beginnings of words: a model that is fetched, somebody's logs, whatever probe.
 ONLY_READ = ("qwen/", "gsm8k/", "smollm2/", "runs/", "PROBE")
 
-ADVICE = ROOT / "results/tiny/base/advice.json"
+ADVICE = ROOT / "mse_lab/examples/demo/advice.json"
 LOG = "probes/notebooks/rollouts.jsonl"
 
 # What makes them short.

@@ -1,0 +1,229 @@
+"""The ladder: what a training could be set to, from the present one to the best of all.
+
+    yours    the present loss and group size
+    size     the same loss at its best size
+    trainer  the best baseline alpha + lambda m that the trainer takes, m the mean reward of
+             a group's others, at its best size
+    best     the best of these at any size: of groups of one, whose baseline is alpha, too
+
+Each costs steps at the user's N completions, or completions for the same error where N is
+unknown, over those of the first: the cost of `mse_lab.mse.loss`, in which a factor of an
+estimator, which a learning rate would absorb, does not count. Where no law gives the cost
+of the user's own loss, GRPO-type stands for it. Baselines are fitted, and priced on prompts
+left out of the fit (`mse_lab.mse.baseline`).
+
+Losses that go by a name, those of the probe and of trainers, stand beside it at the size of
+least cost that a trainer would be set to; those without a law are not judged.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mse_lab.answers.advice_evidence import Evidence
+from mse_lab.answers.trainer_settings import (
+    TRAINERS_DEFAULT,
+    Typed,
+    base_name,
+    reachable,
+    type_baseline,
+    type_loss,
+)
+from mse_lab.config.schema import EstimatorEntry
+from mse_lab.config.trainers import TRAINERS
+from mse_lab.estimators import find_estimator
+from mse_lab.mse.baseline import Baseline, fit_baseline
+from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.loss import CONSTANT, GRPO_TYPE, Aim, find_aims, is_constant, without_batch
+from mse_lab.mse.progress import progress, steps_ratio
+from mse_lab.mse.rule import cheapest
+
+# Completions a step at which progress is said where N is unknown, and beside N.
+STEPS = (64, 256, 1024, 4096)
+
+# Losses that settings of a trainer may compute.
+_NAMED: tuple[EstimatorEntry, ...] = ("grpo", TRAINERS_DEFAULT, "vanilla", "batch-mean")
+
+# Estimators that are not judged: others stand for them, or no training knows them.
+_COMPARED = ("best-constant", "oracle", "centred")
+
+_ONE = Estimate(1.0, 1.0, 1.0)
+
+RowName = Literal["yours", "size", "trainer", "best"]
+
+
+class Made(NamedTuple):
+    """What a step of N completions makes of the progress possible."""
+
+    completions_per_step: int
+    progress: Estimate  # Its share.
+    steps: Estimate  # Steps over those with yours.
+
+
+class LadderRow(NamedTuple):
+    """A row of the ladder."""
+
+    row: RowName
+    estimator: EstimatorEntry  # As in a probe.
+    group_size: int
+    alpha: float | None  # Of a baseline alpha + lambda m; None for another loss.
+    lam: float | None
+    cost: Estimate  # Over yours, 1 in the first row.
+    in_epochs: Estimate  # The same where the steps of whole epochs cancel c1.
+    progress: tuple[Made, ...]  # At N, if known, and at `STEPS`.
+    typed: str | None  # What to set; None with `why`.
+    why: str | None
+
+
+class Price(NamedTuple):
+    """What another loss costs over the present one, at its best size."""
+
+    estimator: str
+    group_size: int
+    cost: Estimate
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Prices over the user's training, or over GRPO-type in groups of its size."""
+
+    evidence: Evidence
+
+    @cached_property
+    def of_loss(self) -> bool:
+        """Whether the user's own loss is known at its size, else GRPO-type is priced."""
+        question = self.evidence.question
+        entry = question.estimator
+        return entry is not None and bool(self._find_aims(entry, [question.present]))
+
+    @property
+    def entry(self) -> EstimatorEntry:
+        """The loss that is priced."""
+        entry = self.evidence.question.estimator
+        return entry if self.of_loss and entry is not None else "grpo"
+
+    def _find_aims(self, entry: EstimatorEntry, sizes: Sequence[int]) -> dict[int, Aim]:
+        """Where an estimator points, by a law; {} where there is none.
+
+        One that is biased has a direction only where ||g||^2 is significantly positive.
+        """
+        table, kept = self.evidence.table, without_batch(entry)
+        unbiased = kept in CONSTANT or base_name(kept) in GRPO_TYPE
+        unbiased = unbiased or find_estimator(entry).unbiased
+        known = unbiased or table.knows_gradient(self.evidence.level)
+        return find_aims(table, entry, sizes) if known else {}
+
+    @cached_property
+    def base(self) -> Aim:
+        """Where the present training points."""
+        size = self.evidence.question.present
+        size = size if self.of_loss else max(size, 2)
+        return find_aims(self.evidence.table, self.entry, [size])[size]
+
+    @cached_property
+    def trainer(self) -> Baseline:
+        """The best baseline at a size that the trainer's settings take."""
+        least = TRAINERS[self.evidence.setting.trainer].least
+        sizes = [size for size in self._settable if size >= least]
+        return fit_baseline(self.evidence.table, sizes)
+
+    @cached_property
+    def best(self) -> Baseline:
+        """The best baseline at any size."""
+        return fit_baseline(self.evidence.table, {1, *self._settable})
+
+    @property
+    def _settable(self) -> list[int]:
+        return sorted(self.evidence.question.settable)
+
+    def price(self, aim: Aim, completions: float | None = None) -> Estimate:
+        """Price where an estimator points, at the user's N or another one."""
+        question = self.evidence.question
+        at = question.completions if completions is None else completions
+        return steps_ratio(self.evidence.table, aim, self.base, at, question.level)
+
+    def _made(self, aim: Aim, completions: int) -> Made:
+        table, level = self.evidence.table, self.evidence.level
+        steps = _ONE if aim is self.base else self.price(aim, completions)
+        return Made(completions, progress(table, aim, completions, level), steps)
+
+    def rows(self) -> Iterator[LadderRow]:
+        """List what could be set, from the present training on."""
+        setting, present = self.evidence.setting, self.evidence.question.present
+        yield self._row("yours", self.entry, present, self.base, Typed(None))
+        size = self.evidence.ruling.best
+        aims = {present: self.base} | find_aims(self.evidence.table, self.entry, [size])
+        # Where its law ends before the size that GRPO-type's asks for, it stays as it is.
+        size = size if size in aims else present
+        yield self._row("size", self.entry, size, aims[size], type_loss(setting, size))
+        fits: dict[RowName, Baseline] = {"trainer": self.trainer, "best": self.best}
+        for row, fit in fits.items():
+            size, *_, aim = fit
+            typed = type_baseline(setting, fit.alpha, fit.lam, size)
+            yield self._row(row, fit.entry, size, aim, typed)
+
+    def _row(
+        self, row: RowName, entry: EstimatorEntry, size: int, aim: Aim, typed: Typed
+    ) -> LadderRow:
+        question, table = self.evidence.question, self.evidence.table
+        completions, level = question.completions, question.level
+        yours = _ONE if aim is self.base else None
+        epochs = (aim.in_epochs, self.base.in_epochs, completions, level)
+        alpha, lam = find_estimator(entry).affine or (None, None)
+        asked = sorted({*STEPS, int(completions)} - {0})
+        return LadderRow(
+            row=row,
+            estimator=entry,
+            group_size=size,
+            alpha=alpha,
+            lam=lam,
+            cost=yours or self.price(aim),
+            in_epochs=yours or steps_ratio(table, *epochs),
+            progress=tuple(self._made(aim, one) for one in asked),
+            typed=typed.line,
+            why=typed.why,
+        )
+
+    def prices(self) -> list[Price]:
+        """Price losses that go by a name at their best sizes, the cheapest first."""
+        priced = [self._price_at_best(*each) for each in self._others().items()]
+        known = [one for one in priced if one is not None and one.cost.value < np.inf]
+        return sorted(known, key=lambda one: one.cost.value)
+
+    def _price_at_best(self, name: str, entry: EstimatorEntry) -> Price | None:
+        question = self.evidence.question
+        aims = self._find_aims(entry, [1] if is_constant(entry) else question.compared)
+        if not aims:
+            return None
+        costs = {
+            size: float(aim.cost(question.completions)[0]) for size, aim in aims.items()
+        }
+        size = cheapest(costs, question.settable)
+        return Price(name, size, self.price(aims[size]))
+
+    def _others(self) -> dict[str, EstimatorEntry]:
+        """The losses to price beside the present one, by name."""
+        trainer = self.evidence.setting.trainer
+        named = [one for one in _NAMED if reachable(trainer, base_name(one))]
+        others = [one for one in self.evidence.entries if not is_constant(one)]
+        found = {_name(one): one for one in (*named, *others)}
+        found.pop(_name(self.entry), None)
+        return {name: one for name, one in found.items() if self._applies(one)}
+
+    def _applies(self, entry: EstimatorEntry) -> bool:
+        if base_name(entry) in _COMPARED:
+            return False
+        if entry in CONSTANT:
+            return True
+        estimator, table = find_estimator(entry), self.evidence.table
+        fits = table.binary or not estimator.binary
+        return (
+            fits and estimator.smallest_batch <= table.prompts and not estimator.knows_value
+        )
+
+
+def _name(entry: EstimatorEntry) -> str:
+    return str(entry) if entry in CONSTANT else find_estimator(entry).name

@@ -1,0 +1,132 @@
+"""The ladder in words and tables: costs over yours, progress, and what to type."""
+
+import math
+from collections.abc import Iterator
+
+from mse_lab.answers.advice import Advice
+from mse_lab.answers.ladder import LadderRow
+from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name
+from mse_lab.config.schema import EstimatorEntry
+from mse_lab.estimators import find_estimator
+from mse_lab.formatting import number, parts, percent, share
+from mse_lab.mse.intervals import Estimate
+from mse_lab.report.rendering import Part
+
+# Estimators that are named by their numbers.
+FITTED = ("affine", "constant")
+
+M = "(m: mean of a group's others)"
+
+# A cost that whole epochs move by less than that is not said anew.
+ALIKE = 0.02
+
+
+def unit_of(advice: Advice) -> str:
+    """Say what a cost is counted in."""
+    if advice.completions_per_step is None:
+        return "completions for the same error"
+    return f"steps at your {advice.completions_per_step:,} completions each"
+
+
+def ladder_rows(advice: Advice) -> list[LadderRow]:
+    """Give the rows of the ladder, each setting once."""
+    seen: dict[str, LadderRow] = {}
+    for row in advice.ladder:
+        seen.setdefault(f"{row.estimator} {row.group_size}", row)
+    return list(seen.values())
+
+
+def display_name(entry: EstimatorEntry) -> str:
+    """Give the name by which readers know an estimator."""
+    whole = entry if isinstance(entry, str) else find_estimator(entry).name
+    return DISPLAY_NAMES.get(base_name(entry), whole)
+
+
+def say_baseline(alpha: float, lam: float, digits: int = 3) -> str:
+    """Write a baseline, m being the mean reward of a group's others.
+
+    >>> say_baseline(0.22, -0.041), say_baseline(0.22, 0.0)
+    ('0.22 - 0.041 m', '0.22')
+    """
+    return (
+        f"{alpha:.{digits}g} + {lam:.{digits}g} m".replace("+ -", "- ")
+        if lam
+        else f"{alpha:.{digits}g}"
+    )
+
+
+def row_name(row: LadderRow) -> str:
+    """Name a row of the ladder: its baseline, or its loss."""
+    name = display_name(row.estimator)
+    if row.alpha is not None and row.lam is not None and base_name(row.estimator) in FITTED:
+        name = say_baseline(row.alpha, row.lam, digits=2)
+    return f"{row.row}: {name}, G = {row.group_size}"
+
+
+def _cost(row: LadderRow) -> str:
+    """Write what a row costs over yours, shortly."""
+    return "1" if row.row == "yours" else " ".join(parts(row.cost, 1)).rstrip()
+
+
+def ladder_part(advice: Advice) -> Part:
+    """Tabulate the ladder: costs over yours, and what a step makes of progress."""
+    unit, at = unit_of(advice), advice.completions_per_step
+    rows = []
+    for row in ladder_rows(advice):
+        made = [one.progress for one in row.progress if at in (None, one[0])]
+        cells = [percent(one) if at else share(one.value) for one in made]
+        rows.append([row_name(row), _cost(row), *cells])
+    columns = [f"{one[0]:,}" for one in advice.ladder[0].progress]
+    says_m = any(row.lam for row in advice.ladder)
+    heads = [M if says_m else "", "", *(["progress of a step"] if at else columns)]
+    sentence = f"{unit[0].upper()}{unit[1:]} over yours ({advice.level:.0%} interval)"
+    sentence += ":" if at else ", and a step's progress:"
+    align = "<<" + ">" * (len(heads) - 2)
+    return Part(sentences=[sentence], rows=rows, heads=heads, align=align)
+
+
+def lines_to_type(advice: Advice) -> Iterator[str]:
+    """Give what is typed for the baselines of the ladder, or why nothing is."""
+    for row in ladder_rows(advice):
+        if row.row in ("trainer", "best"):
+            batch = advice.batches.get(row.group_size)
+            yield f"{row.row}: {row.typed or row.why}{f', with {batch}' if batch else ''}"
+
+
+def say_where_it_is(advice: Advice) -> str:
+    """Say where what is typed for TRL comes from."""
+    ours = any((row.typed or "").startswith("with_baseline") for row in advice.ladder)
+    return "with_baseline is imported from mse_lab.trl." if ours else ""
+
+
+def say_what_changes_it(advice: Advice) -> str:
+    """Say what an unchanged rate and whole epochs make of the ladder's costs."""
+    rows = [row for row in ladder_rows(advice)[1:] if math.isfinite(row.cost.value)]
+    if not rows:
+        return ""
+    roots = ", ".join(number(math.sqrt(max(row.cost.value, 0.0)), 2) for row in rows)
+    text = f"If Adam's rate is low and stays as it is, these are near their roots, {roots}"
+    if any(abs(row.in_epochs.value - row.cost.value) > ALIKE for row in rows):
+        epochs = ", ".join(number(row.in_epochs.value, 2) for row in rows)
+        text += f"; in whole epochs of many small steps they are {epochs}"
+    return f"{text}."
+
+
+def steps_table(advice: Advice) -> Part:
+    """Tabulate the share of steps that each row of the ladder saves, over N."""
+    saving = ladder_rows(advice)[1:]
+    if not saving:
+        return Part()
+    heads = ["Steps saved at N", *(f"{row.row}, G = {row.group_size}" for row in saving)]
+    rows = []
+    for made in zip(*(row.progress for row in saving), strict=True):
+        completions = made[0].completions_per_step
+        if completions != advice.completions_per_step:
+            rows.append([f"  {completions:,}", *(_saved(one.steps) for one in made)])
+    return Part(rows=rows, heads=heads, align="<" + ">" * len(saving))
+
+
+def _saved(cost: Estimate) -> str:
+    """Write the share that a cost over another one saves."""
+    value, low, high = cost
+    return percent((1 - value, 1 - high, 1 - low))
