@@ -148,10 +148,10 @@ def _draw_curves(
 
 
 def _title(run: Tables) -> str:
-    """Name a run, its accuracy, and what a reader of its panel must know."""
+    """Name a run, its mean reward, and what a reader of its panel must know."""
     remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
-    accuracy = number(run.prompts["value"].mean(), 2)
-    head = wrap(f"{title_of(run.name)} (accuracy\u00a0{accuracy})", 30)
+    reward = number(run.prompts["value"].mean(), 2)
+    head = wrap(f"{title_of(run.name)} (mean\u00a0reward\u00a0{reward})", 30)
     return "\n".join([head, *(remark for remark, true in remarks.items() if true)])
 
 
