@@ -238,6 +238,41 @@ def arms_of_adamw() -> Iterable[Row]:
 
 
 @table
+def pretrained_gains() -> Iterable[Row]:
+    """Give gains of the pretrained model over that at G = 4."""
+    gains = read("training-law-smollm2/comparison.csv").query("group_size != 4")
+    for size, rows in gains.groupby("group_size"):
+        by_step = rows.set_index("step")
+        yield {
+            "G": str(size),
+            "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
+            "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
+            "after 8 steps": interval(by_step.loc[8], "gain_ratio"),
+        }
+
+
+@table
+def pretrained_advice() -> Iterable[Row]:
+    """Give what the committed advices of the pretrained model rest on."""
+    for form in FORMS:
+        advice = json.loads((RESULTS / f"smollm2/{form}/advice.json").read_text("utf-8"))
+        rho, best = advice["regime"]["rho"], advice["best"]
+        value = float(mean_value(f"smollm2/{form}"))
+        said = (
+            f"set {advice['set_to']}"
+            if advice["verdict"] == "change"
+            else advice["verdict"]
+        )
+        yield {
+            "": form,
+            "rho": "{value:.2f} ({low:.2f} to {high:.2f})".format(**rho),
+            "(1-V)/(2-V)": f"{(1 - value) / (2 - value):.2f}",
+            "G*": "{value:.1f} ({low:.1f} to {high:.1f})".format(**best),
+            "said of TRL's G = 8": said,
+        }
+
+
+@table
 def premise_of_allocation() -> Iterable[Row]:
     """Hold each prompt's gradient variance against p(1-p), which allocations take it for.
 
