@@ -11,7 +11,7 @@ near to one of the table that is none of the trainer's own.
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -264,14 +264,23 @@ def class_of(names: Iterable[str], key: str) -> str:
     return key
 
 
-def refuse_other(names: Iterable[str], trainer: Trainer, where: str) -> None:
+def _is_foreign(other: Trainer, key: str, trainer: Trainer, names: Iterable[str]) -> bool:
+    """Whether another trainer's settings are no accident, as a model's own may be.
+
+    They are those of another class of the same package, or come without a group size.
+    """
+    related = other.like is not None and TRAINERS[other.like] == trainer
+    return related or trainer.like == key or trainer.size not in names
+
+
+def refuse_other(names: Collection[str], trainer: Trainer, where: str) -> None:
     """Refuse settings that are another trainer's."""
     for name in names:
         plain = name.replace("-", "_")
         if _is_own(name, trainer):
             continue
         for key, other in TRAINERS.items():
-            if plain in other.own_names:
+            if plain in other.own_names and _is_foreign(other, key, trainer, names):
                 said = f"is a setting of {other.title}"
                 raise InputError(f"{where}: {name} {said}; give --trainer {key}")
         for spelling in (plain, plain.rpartition(".")[2]):

@@ -82,9 +82,8 @@ SMOLLM2 = [f"smollm2/{words}{name}" for words in ("", "words-") for name in QWEN
 def test_the_prompts_of_the_pretrained_model_can_be_answered(name):
     """Each reference answer, said in a sentence, has reward 1 and a wrong one 0."""
     probe = load_probe(ROOT / f"probes/{name}.yaml")
-    every = probe.prompts.model_copy(update={"limit": None})
-    prompts, reward = load_prompts(every, ROOT), load_reward(probe.reward)
-    assert len(prompts) >= 200
+    prompts, reward = load_prompts(probe.prompts, ROOT), load_reward(probe.reward)
+    assert len(prompts) == 100
     problems = [prompt.record["problem"] for prompt in prompts]
     assert len(set(problems)) == len(problems)
     for prompt in prompts:
@@ -165,10 +164,11 @@ def test_gsm8k_from_a_local_file_with_one_setting(tmp_path):
     probe = load_probe(GSM8K, [setting.replace("=t", f"={tmp_path}/t")])
     prompts = load_prompts(probe.prompts, ROOT)
     reward = load_reward(probe.reward)
-    assert (len(prompts), prompts[7].id) == (100, "test-0007")
-    assert prompts[7].text.endswith("Problem: 2007?\nSolution:")
-    assert reward("It is 2007.00", prompts[7].record) == 1
-    assert reward("It is 2008", prompts[7].record) == 0
+    assert len(prompts) == 100
+    number = 2000 + int(prompts[7].id.removeprefix("test-"))
+    assert prompts[7].text.endswith(f"Problem: {number}?\nSolution:")
+    assert reward(f"It is {number}.00", prompts[7].record) == 1
+    assert reward(f"It is {number + 1}", prompts[7].record) == 0
 
 
 @pytest.fixture
