@@ -13,9 +13,10 @@ from mse_lab.errors import InputError
 from mse_lab.trl import MSECallback
 from sharded_models import a_part
 from torchrun_starts import ROOT, torchrun
-from trl_training import BASE, ROWS, advise_apart, load, right, settings, state
+from trl_training import BASE, ROWS, advise_apart, load, right, settings, state, train
 
 BUDGET = 192
+BASELINE = {"name": "affine", "alpha": 0.2, "lambda": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -222,14 +223,53 @@ def test_a_reward_may_draw_random_numbers_of_the_whole_program(given):
     assert torch.equal(torch_before, torch.get_rng_state())
 
 
-def test_completions_that_the_loss_leaves_out_are_told_once(given, capsys):
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"mask_truncated_completions": True}, ["mask_truncated_completions = True"]),
+        ({"beta": 0.1, "num_iterations": 2}, ["2 updates a batch", "beta = 0.1"]),
+        ({"normalize_advantages": False}, ["beta = 0.05 (default)"]),
+        ({"reward_weights": [1.0, 0.5]}, ["reward_weights = [1.0, 0.5]"]),
+        ({"gradient_accumulation_steps": 2, "steps_per_generation": 1}, []),
+    ],
+    ids=str,
+)
+def test_what_is_not_counted_in_is_told_once(given, capsys, changes, names):
     callback = MSECallback(ROWS, right, every=1, share=1, budget=BUDGET)
-    masked = settings(mask_truncated_completions=True)
+    args = settings(learning_rate=1e-6, **changes)
     for step in (0, 1):
-        callback.on_step_begin(masked, state(step), None, **given)
+        callback.on_step_begin(args, state(step), None, **given)
     assert callback.measured == 2
-    said = capsys.readouterr().out
-    assert said.count("mask_truncated_completions = True leaves truncated completions") == 1
+    [line] = [one for one in capsys.readouterr().out.splitlines() if "not counted" in one]
+    assert all(name in line for name in [*names, "learning_rate = 1e-06"])
+
+
+def test_the_callback_judges_the_trainers_class_and_the_baseline_in_its_place(given):
+    judged = {}
+    for name, args in {
+        "trl": settings(scale_rewards="none", loss_type="dr_grpo"),
+        "rloo": settings(normalize_advantages=False, beta=0.0),
+        "ours": settings(
+            num_generations=1, mse_lab_estimator=BASELINE, loss_type="dr_grpo"
+        ),
+    }.items():
+        callback = MSECallback(ROWS, right, budget=BUDGET)
+        evidence = callback._sample(args, state(), given)
+        setting = evidence.setting
+        judged[name] = setting.trainer, setting.group_size, setting.estimator
+        assert setting.completions_per_step == 8
+    assert judged == {
+        "trl": ("trl", 4, {"name": "centred"}),
+        "rloo": ("rloo", 4, {"name": "grpo"}),
+        "ours": ("trl", 1, BASELINE),
+    }
+
+
+def test_several_reward_functions_of_the_trainer_are_named(tmp_path):
+    callback = MSECallback(ROWS, right, budget=BUDGET)
+    _, screen = train(tmp_path, [callback], [right, right], max_steps=1)
+    [line] = [one for one in screen.splitlines() if "not counted in" in one]
+    assert line.endswith("reward_funcs = ['right', 'right']")
 
 
 def test_mixed_precision_is_left_out_and_comes_back():

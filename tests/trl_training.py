@@ -96,7 +96,7 @@ def settings(**changes):
         **{"repetition_penalty": 1.0, "chat_template_kwargs": None, "seed": SEED},
         **{"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1},
         **{"world_size": 1, "torch_compile": False, "ddp_timeout": 1800},
-        **{"generation_kwargs": None, "mask_truncated_completions": False},
+        **{"generation_kwargs": None},
     }
     return SimpleNamespace(**(values | changes))
 
@@ -104,5 +104,9 @@ def settings(**changes):
 def state(step=0, *, first=True):
     """Where a training is."""
     return SimpleNamespace(
-        global_step=step, is_world_process_zero=first, max_steps=10, log_history=[]
+        global_step=step,
+        is_world_process_zero=first,
+        max_steps=10,
+        num_train_epochs=1,
+        log_history=[],
     )

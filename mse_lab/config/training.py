@@ -307,16 +307,20 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     return _interpret(name, reading, training.completions_per_step, probe, given=given)
 
 
-def interpret(name: str, values: Mapping[str, Any]) -> Setting:
+def interpret(
+    name: str, values: Mapping[str, Any], estimator: EstimatorEntry | None = None
+) -> Setting:
     """Say what the arguments of a live trainer amount to, by its own names.
 
-    What a probe has, too, is left out: the live policy is the one that is measured.
+    What a probe has, too, is left out: the live policy is the one that is measured. An
+    `estimator` stands for the trainer's own weights.
     """
+    name = class_of(values, name)
     rows = TRAINERS[name].settings
     known = {
         key: one for key, one in values.items() if key in rows and rows[key].probe is None
     }
-    reading = _Reading(TRAINERS[name], known, name)
+    reading = _Reading(TRAINERS[name], known, name, estimator=estimator)
     return _interpret(name, reading, None, None, given=True)
 
 

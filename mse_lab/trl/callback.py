@@ -1,4 +1,4 @@
-"""A callback of TRL's GRPOTrainer: which group size suits the model while it trains.
+"""A callback of TRL's GRPOTrainer and RLOOTrainer: what suits the model while it trains.
 
     from mse_lab.trl import MSECallback
     trainer = GRPOTrainer(..., callbacks=[MSECallback(data, reward, every=50)])
@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from types import MethodType
+from types import FrameType, MethodType
 from typing import Any
 
 from tqdm import tqdm
@@ -38,9 +38,8 @@ from mse_lab.scores.module_hooks import replaced_forward
 TRL_VERSION = "1.16"
 SETTINGS = (
     *("num_generations", "num_iterations", "max_completion_length", "temperature"),
-    *("chat_template_kwargs", "generation_kwargs", "mask_truncated_completions"),
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "world_size"),
-    *("torch_compile", "ddp_timeout", "seed"),
+    *("chat_template_kwargs", "generation_kwargs", "per_device_train_batch_size"),
+    *("gradient_accumulation_steps", "world_size", "torch_compile", "ddp_timeout", "seed"),
 )
 
 # Settings that change the law of completions, and their values that leave it as it is.
@@ -55,7 +54,11 @@ WAITED_SHARE = 0.5
 
 
 class MSECallback(TrainerCallback):
-    """Measures the live model of TRL's GRPOTrainer, and logs which group size suits it.
+    """Measures the live model of TRL's trainers, and logs what suits it.
+
+    What is judged is the loss of the trainer's class and settings, or the baseline that
+    `with_baseline` has put in the place of its advantages. What that leaves out, such as
+    `beta`, several reward functions or several updates, is named once.
 
     A measurement stops as `mse_lab.advise` does. What cannot be measured is said in one
     line and counted, and the training goes on. Of several processes the first one measures
@@ -70,6 +73,8 @@ class MSECallback(TrainerCallback):
       for the N completions of a step;
     - `steps_saved`, the share of steps that the size to set saves, 0 where it is in use;
     - `noise_scale`, the completions at which half of the progress is made, in groups of G;
+    - `alpha` and `lam`, the best baseline at any group size, and `cost_over_best`, what the
+      training costs over it for the same progress: they follow the policy;
     - `zero_variance_groups`, their share. Where G is larger than the number of completions
       measured of each prompt, up to four times, a Beta law of the values predicts it;
     - `rho`, E||W||^2 of right over wrong completions, where the prompts' mean stands among
@@ -123,19 +128,22 @@ class MSECallback(TrainerCallback):
         self._rows: list[dict[str, Any]] = []
         self._numbers: dict[str, float] = {}  # Not logged yet.
         self._said = ("", 0)  # The verdict that was printed, and its size.
+        self._rewards: list[str] = []  # The trainer's reward functions, where known.
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Forget an earlier training, and go before the reporters.
 
         They are given a line of the log one after another, in the order of the caller's
         list, where a user's callbacks come last. transformers hands a callback neither the
-        list nor the trainer, so it is looked for where the caller has it.
+        list nor the trainer, so they are looked for where the callers have them.
         """
         self._reset()
-        callbacks = getattr(sys._getframe(1).f_locals.get("self"), "callbacks", [])
+        callbacks = getattr(_caller_with("callbacks"), "callbacks", [])
         if self in callbacks:
             callbacks.remove(self)
             callbacks.insert(0, self)
+        trainer = _caller_with("reward_func_names")
+        self._rewards = [*getattr(trainer, "reward_func_names", [])]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the policy that will draw the step's completions, if that is due."""
@@ -183,12 +191,7 @@ class MSECallback(TrainerCallback):
     def _measure(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         """Log the numbers of the live model; print its advice where that is new."""
         refuse_trainer(args, given)
-        first, step = not (self.measured or self.skipped), state.global_step
-        if first and args.mask_truncated_completions:
-            _print(
-                "mask_truncated_completions = True leaves truncated completions out of the "
-                "loss; they are not left out of what is measured"
-            )
+        step = state.global_step
         advice = make_advice(evidence := self._sample(args, state, given))
         self.measured += 1
         self._numbers = {**log_numbers(advice, evidence), "mse/step": step}
@@ -200,9 +203,15 @@ class MSECallback(TrainerCallback):
 
     def _sample(self, args: Any, state: Any, given: Mapping[str, Any]) -> Evidence:
         """Draw completions of the live model until the answer is known."""
+        sampling = sampling_of(args)
         # The trainer has worked out the generation batch from what is given, too.
         values = {"processes": args.world_size, "generation_batch_size": None}
-        setting = interpret("trl", vars(args) | values)
+        values["num_train_epochs"] = state.num_train_epochs  # Those of max_steps, too.
+        values["reward_funcs"] = self._rewards
+        replaced = getattr(args, "mse_lab_estimator", None)
+        setting = interpret("trl", vars(args) | values, replaced)
+        if setting.uncounted and not (self.measured or self.skipped):
+            _print(f"not counted in: {', '.join(setting.uncounted)}")
         question = ask(setting, 0.95, self._regret)
         drawn = state.max_steps * question.completions // args.num_iterations
         least = FIRST_PROMPTS * FIRST_COMPLETIONS
@@ -214,7 +223,7 @@ class MSECallback(TrainerCallback):
             self._rows = as_prompt_set(rows, given["processing_class"], options)
         model, tokenizer = given["model"], given["processing_class"]
         prompts = {"source": "memory", "template": "none"}
-        settings = {"prompts": prompts, "sampling": sampling_of(args), "seed": args.seed}
+        settings = {"prompts": prompts, "sampling": sampling, "seed": args.seed}
         reward, name = as_row_reward(self._reward, state), "the live model"
         inputs = InMemoryInputs(model, tokenizer, self._rows, reward, settings, name)
         limit = WAITED_SHARE * args.ddp_timeout if args.world_size > 1 else math.inf
@@ -226,6 +235,16 @@ class MSECallback(TrainerCallback):
         if not evidence.held:
             raise InputError("a built-in check failed")
         return evidence
+
+
+def _caller_with(name: str) -> Any:
+    """Find who calls a callback, and has something of a name; None where nobody has."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame:
+        if hasattr(owner := frame.f_locals.get("self"), name):
+            return owner
+        frame = frame.f_back
+    return None
 
 
 def _print(text: str) -> None:
@@ -259,7 +278,7 @@ def refuse_trainer(args: Any, given: Mapping[str, Any]) -> None:
     if lacks:
         raise InputError(
             f"TRL {version('trl')} gives a callback no {lacks[0]}, as {TRL_VERSION} does; "
-            f"use GRPOTrainer of trl=={TRL_VERSION}.*"
+            f"use GRPOTrainer or RLOOTrainer of trl=={TRL_VERSION}.*"
         )
     model = given["model"]
     # torch has no public name for a module that was compiled, in place or in a wrapper.
