@@ -291,17 +291,37 @@ def little_apart(share):
 OWN = 10.0
 
 
-def with_rare(one_in, size):
+# At this share of what tells gradients apart groups of 8 are the best.
+EIGHT = 0.4
+
+
+def with_rare(one_in, size, apart=1.0):
     """Give one prompt in so many larger scores, and a gradient of its own: they carry c1.
 
-    c1 grows by more than c3, so the best size is another one than that of the rest.
+    c1 grows by more than c3, so the best size is another one than that of the rest. Those
+    are `little_apart` by the share `apart`.
     """
     rng = np.random.default_rng(11)
-    plain = population(np.random.default_rng(1))
+    plain = population(np.random.default_rng(1)) if apart == 1 else little_apart(apart)
     rare_P = rng.random(plain.prompts) < 1 / one_in
     step_PD = rng.standard_normal((plain.prompts, plain.score_PCD.shape[-1]))
     step_PD *= OWN * rare_P[:, None] / np.linalg.norm(step_PD, axis=1, keepdims=True)
     return scaled(tilt(plain, step_PD), np.where(rare_P, float(size), 1.0))
+
+
+def opposed():
+    """Half of the prompts pull one way and half the other: little is left of g."""
+    plain = make_design(np.random.default_rng(1), prompts=PROMPTS)
+    step_PD = np.zeros((PROMPTS, DIMENSIONS))
+    step_PD[:, 0] = np.where(np.arange(PROMPTS) % 2, 2.0, -2.0)
+    return tilt(plain, step_PD)
+
+
+def tied_to_values(most):
+    """Make the scores of hard prompts so many times as large as those of easy ones."""
+    plain = population(np.random.default_rng(1))
+    value = plain.moments().value
+    return scaled(plain, most ** (1 - value))
 
 
 def both_unlike():
@@ -389,6 +409,15 @@ VERDICTS = {
     **{
         f"1 in {one_in}, scores x{size}": Case(partial(with_rare, one_in, size))
         for one_in, size in ((20, 2), (20, 3), (40, 4), (100, 6))
+    },
+    **{
+        f"8 but for 1 in {one_in}, x{size}": Case(partial(with_rare, one_in, size, EIGHT))
+        for one_in, size in ((20, 3), (30, 3), (50, 3), (100, 5))
+    },
+    "two opposed halves": Case(opposed),
+    **{
+        f"scores x{most} where hard": Case(partial(tied_to_values, most))
+        for most in (8, 30)
     },
     **dict(_sets()),
 }

@@ -59,12 +59,12 @@ class Design:
     def draw(self, rng, reference, blocks, largest):
         """Draw what a run would leave: pools of `blocks` blocks of `largest`."""
         counts = (reference // 2, reference // 2, blocks * largest)
-        return self.pools(*(self._pick(rng, count) for count in counts), largest)
+        return self.pools(*(self.pick(rng, count) for count in counts), largest)
 
     def pools(self, first_PN, second_PN, own_PN, largest):
         """Give the pools of these kinds of completions: two halves, and replicates."""
         (first, z_first), (second, z_second), (scores, rewards) = (
-            self._completions(kinds) for kinds in (first_PN, second_PN, own_PN)
+            self.completions(kinds) for kinds in (first_PN, second_PN, own_PN)
         )
         r_a, r_b = (_leave_one_out(z, w) for z, w in ((z_first, first), (z_second, second)))
         mean = (r_a + r_b) / 2
@@ -86,17 +86,17 @@ class Design:
 
     def sample(self, rng, completions, most=None):
         """Draw a few completions of each prompt, at most so many of a kind with scores."""
-        scores, rewards = self._completions(self._pick(rng, completions))
+        scores, rewards = self.completions(self.pick(rng, completions))
         return [
             make_sample(*one, choose_scored(one[0], most, rng))
             for one in zip(rewards, scores, strict=True)
         ]
 
-    def _pick(self, rng, count):
+    def pick(self, rng, count):
         uniform = rng.random((self.prompts, count, 1))
         return (uniform > self.probability_PC.cumsum(-1)[:, None, :-1]).sum(-1)
 
-    def _completions(self, kinds_PN):
+    def completions(self, kinds_PN):
         scores = np.take_along_axis(self.score_PCD, kinds_PN[..., None], axis=1)
         return scores, np.take_along_axis(self.reward_PC, kinds_PN, axis=1)
 

@@ -208,7 +208,8 @@ def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
         return ruling.saves, ruling.saves
     entry = question.estimator if ruling.of_loss and question.estimator else "grpo"
     aims = find_aims(evidence.table, entry, [question.present, ruling.set_to])
-    top, base = (aims[size].cost(0.0) for size in (ruling.set_to, question.present))
+    to = ruling.baseline.aim if ruling.baseline else aims[ruling.set_to]
+    top, base = to.cost(0.0), aims[question.present].cost(0.0)
     ratio = progress.ratio_of_costs(evidence.table, top, base, evidence.level)
     return ruling.saves, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
 

@@ -27,10 +27,9 @@ from mse_lab.mse.rule import (
     Question,
     Ruling,
     Stopped,
-    price_sizes,
     prompts_needed,
-    rule_by_costs,
     rule_by_looks,
+    rule_by_run,
 )
 from mse_lab.mse.samples import Samples
 from mse_lab.results.analysis import Analysis
@@ -96,17 +95,16 @@ class Evidence:
 
     @cached_property
     def ruling(self) -> Ruling:
-        """The verdict on the group size in use; none on another objective's."""
-        if self.drawn:
-            ruling = rule_by_looks(self.table, self.question)
-        else:
-            prices = price_sizes(self.table, self.question)
-            ruling = rule_by_costs(prices, self.bound(), self.question)
+        """The verdict on the training; none on another objective's."""
+        ruled = rule_by_looks if self.drawn else rule_by_run
+        ruling = ruled(self.table, self.question)
         if not self.setting.elsewhere:
             return ruling
         present = self.question.present
         ruling = ruling._replace(verdict="cannot tell", set_to=present, best=present)
-        return ruling._replace(saves=None, at_most=math.inf, at_least=0.0)
+        return ruling._replace(
+            saves=None, at_most=math.inf, at_least=0.0, baseline=None, unless_one_in=None
+        )
 
     @cached_property
     def best_group_size(self) -> Estimate:

@@ -32,7 +32,7 @@ one at 5% would take 1.72. After 768 completions it is 2.23 of 2.53, after 960 3
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import NamedTuple, Self
 
@@ -40,7 +40,6 @@ import numpy as np
 from scipy import special
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.loss import Costs
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.two_stage import noises_of
 
@@ -57,16 +56,24 @@ LINEAR = ("c1", "c2", "c3", "gradient2")
 LEAST_4 = (0.0, -math.inf, -math.inf, 0.0)
 
 
-class Priced(NamedTuple):
-    """What K group sizes cost, over samples of prompts."""
+class Rung(NamedTuple):
+    """A step of the ladder: groups of a size, by the loss in use or a fitted baseline."""
 
-    costs: Costs  # At N completions a step.
+    group_size: int
+    fitted: bool = False
+
+
+class Priced(NamedTuple):
+    """What K rungs cost, over samples of prompts."""
+
+    costs: Mapping[Rung, Floats]  # At N completions a step.
     completions: float  # N; 0 where it is unknown.
     # Whether the costs are c1 G + c2 + c3/(G-1) + N ||g||^2.
     linear: bool
+    limit: Mapping[Rung, Floats] | None = None  # At N = 0, where all are unbiased.
 
 
-# Upper bounds (K, K) of the cost of each size over that of each other one.
+# Upper bounds (K, K) of the cost of each rung over that of each other one.
 Bound = Callable[[Priced], Floats]
 
 
@@ -121,7 +128,7 @@ class _Seen(NamedTuple):
         )
 
     @classmethod
-    def of_costs(cls, table: PromptTable, costs: Costs) -> Self:
+    def of_costs(cls, table: PromptTable, costs: Mapping[Rung, Floats]) -> Self:
         """Take the costs of any loss; a set counts as drawn from more."""
         statistics = [
             table.contributions(lambda _, one: one, cost) for cost in costs.values()
@@ -164,9 +171,9 @@ class _Seen(NamedTuple):
         return np.where(bounded_K, ratios_KK, math.inf)
 
 
-def _factors(sizes: Sequence[int], completions: float) -> Floats:
+def _factors(rungs: Iterable[Rung], completions: float) -> Floats:
     """What c1, c2, c3 and ||g||^2 add to the cost of each size of GRPO-type, (4, K)."""
-    costs = np.array(sizes, dtype=float)
+    costs = np.array([rung.group_size for rung in rungs], dtype=float)
     ones = np.ones_like(costs)
     return np.stack([costs, ones, 1 / (costs - 1), completions * ones])
 
@@ -202,15 +209,20 @@ def bound_ratios(
             upper_KK, heavier.ratio_bounds(factors_MK, reach / math.sqrt(more))
         )
 
+    def by_costs(costs: Mapping[Rung, Floats]) -> Floats:
+        return worst(_Seen.of_costs(table, costs), np.eye(len(costs)))
+
     def bound(priced: Priced) -> Floats:
-        sizes = [*priced.costs]
         if not priced.linear:
-            return worst(_Seen.of_costs(table, priced.costs), np.eye(len(sizes)))
+            upper_KK = by_costs(priced.costs)
+            if priced.limit is None:
+                return upper_KK
+            return np.minimum(upper_KK, np.maximum(by_costs(priced.limit), 1.0))
         seen = _Seen.of_constants(table)
-        upper_KK = worst(seen, _factors(sizes, priced.completions))
+        upper_KK = worst(seen, _factors(priced.costs, priced.completions))
         if not priced.completions:
             return upper_KK
-        limit_KK = worst(seen, _factors(sizes, 0.0))
+        limit_KK = worst(seen, _factors(priced.costs, 0.0))
         return np.minimum(upper_KK, np.maximum(limit_KK, 1.0))
 
     return bound

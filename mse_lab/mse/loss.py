@@ -172,6 +172,18 @@ def is_constant(entry: EstimatorEntry) -> bool:
     return coefficients is not None and not coefficients[1]
 
 
+def is_unbiased(entry: EstimatorEntry) -> bool:
+    """Whether a loss points along g, up to a factor, whatever the prompts.
+
+    >>> is_unbiased("centred"), is_unbiased("grpo-std")
+    (True, False)
+    """
+    kept = without_batch(entry)
+    if kept in CONSTANT or kept in GRPO_TYPE:
+        return True
+    return find_estimator(kept).affine is not None
+
+
 def find_aims(
     table: PromptTable, entry: EstimatorEntry, sizes: Sequence[int]
 ) -> dict[int, Aim]:
@@ -241,14 +253,10 @@ def completions_needed(entry: EstimatorEntry | None, size: int) -> int:
     >>> completions_needed({"name": "grpo-std"}, 16), completions_needed("grpo", 16)
     (19, 0)
     """
-    kept = None if entry is None else without_batch(entry)
-    if kept is None or kept in CONSTANT:
+    if entry is None or is_unbiased(entry):
         return 0
-    estimator = find_estimator(kept)
-    linear = estimator.name in GRPO_TYPE or estimator.affine is not None
-    if linear or not _takes_rewards_alone(estimator):
-        return 0
-    return size + MORE_THAN_A_GROUP
+    takes_rewards = _takes_rewards_alone(find_estimator(without_batch(entry)))
+    return size + MORE_THAN_A_GROUP if takes_rewards else 0
 
 
 def _direction_by_subgroups(

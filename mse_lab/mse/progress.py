@@ -65,8 +65,8 @@ def steps_ratio(
 ) -> Estimate:
     """Steps with one estimator and size over those with another, at N completions a step.
 
-    Of two unbiased ones the ratio lies between 1 and that of the completions (N = 0), which
-    is all that is known where ||g||^2 is not significantly positive.
+    Of two unbiased ones the ratio lies between 1 and that of the completions (N = 0). That
+    is all that is known where ||g||^2 is not significantly positive: the value is NaN.
     """
     ratio, limit = (
         ratio_of_costs(table, top.cost(one), base.cost(one), level)
@@ -75,7 +75,7 @@ def steps_ratio(
     if not completions or top.cosine2 is not None or base.cosine2 is not None:
         return ratio
     if not table.knows_gradient(level):
-        return Estimate(limit.value, min(limit.low, 1.0), max(limit.high, 1.0))
+        return Estimate(math.nan, min(limit.low, 1.0), max(limit.high, 1.0))
     return Estimate(
         ratio.value,
         max(ratio.low, min(limit.low, 1.0)),

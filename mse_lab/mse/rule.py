@@ -1,39 +1,57 @@
-"""The rule: keep the group size in use, change it, or neither is shown.
+"""The rule: keep the training as it is, change it, or neither is shown.
 
-The regret of a size is what it costs beyond the best one: steps of a training at N
-completions each, or completions where N is unknown (`loss.py`). With bounds of all ratios
-of costs, cost(G) / cost(H) <= upper[G, H] (`bounds.py`),
+A ladder has a rung for every group size with the loss in use and, where the trainer takes
+one, for baselines that are fitted at some sizes (`baseline.py`). The regret of a rung is
+what it costs beyond the best one: steps of a training at N completions each, or completions
+where N is unknown (`loss.py`). With bounds of all ratios of costs,
+cost(i) / cost(j) <= upper[i, j] (`bounds.py`),
 
-    keep    the present size's regret is at most `tolerance`: max_H upper[present, H] - 1
-    change  it is more: cost(present) / cost(H) >= 1 / upper[H, present] > 1 + tolerance for
-            some H; and the regret of the size to set is at most `tolerance`, or it is such
-            an H itself
+    keep    the regret of yours is at most `tolerance`: max_j upper[yours, j] - 1
+    change  it is more: cost(yours) / cost(j) >= 1 / upper[j, yours] > 1 + tolerance for
+            some j. Set is the cheapest rung i, where its own regret is at most `tolerance`
+            or it is such a j; else the cheapest i with upper[i, yours] < 1
 
 The costs are those of the user's loss where its law gives them, else GRPO-type's. Where the
 law gives those of some sizes alone, GRPO-type's verdict must hold for the loss among these;
 where it gives none, rewards must have two values. Drawing ends with the verdict.
+
+Where N is unknown a verdict must hold at every N. Costs of unbiased losses then differ in
+the same order, but a biased loss that is the best for small N may point away from g, which
+counts most for large N; the ratio of two costs is monotone in N. So it is held against
+N = `ANY_BATCH`, too, and else the batch is asked for.
+
+A kind of prompts of which the sample may hold none is beyond any bound: a `keep` is said of
+prompts unlike which there is at most one in `unless_one_in`.
 `tests/README.md` has how often a verdict is false.
 """
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry
-from mse_lab.config.training import DEFAULT
-from mse_lab.formatting import with_interval
-from mse_lab.mse.bounds import Bound, Priced, bound_ratios
+from mse_lab.mse.baseline import Baseline, fit_at
+from mse_lab.mse.bounds import (
+    Bound,
+    Priced,
+    Rung,
+    bound_ratios,
+    fewest_seen,
+    rarest_seen,
+)
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import (
-    CONSTANT,
     GRPO_TYPE,
     Aim,
     costs_of_loss,
     is_bracketed,
+    is_unbiased,
     without_batch,
 )
 from mse_lab.mse.prompt_table import PromptTable
+
+T = TypeVar("T", bound=Any)
 
 Verdict = Literal["keep", "change", "cannot tell"]
 
@@ -64,17 +82,20 @@ LEAST_CARRIERS, CARRIERS_OF_A_BOUND = 10, 20
 
 MOST_PROMPTS = 10**6  # Beyond it nobody measures.
 
+ANY_BATCH = 1e9  # Completions a step beyond which no noise is left.
+
 
 class Question(NamedTuple):
     """What is asked: whether the group size of a training is all right."""
 
-    estimator: EstimatorEntry | None = DEFAULT.estimator  # None for one that is not ours.
-    present: int = DEFAULT.group_size
+    estimator: EstimatorEntry | None  # None for one that is not ours.
+    present: int
     completions: float = 0.0  # N, completions a step; 0 where it is unknown.
     tolerance: float = TOLERANCE  # The regret that is all right.
     level: float = 0.95
     # Sizes that the trainer takes at its batch; none for powers of two.
     allowed: tuple[int, ...] = ()
+    fitted: tuple[int, ...] = ()  # Sizes at which it takes a fitted baseline.
 
     @property
     def settable(self) -> set[int]:
@@ -87,23 +108,72 @@ class Question(NamedTuple):
         return sorted({*(self.allowed or (*COMPARED_SIZES, *SIZES)), self.present})
 
 
-class Ratios(NamedTuple):
-    """Costs of K group sizes, and upper bounds of each over each other one."""
+class Ladder(NamedTuple):
+    """What the rungs cost: group sizes with one loss, and fitted baselines."""
 
-    costs: dict[int, float]
-    upper_KK: Floats
-    of_loss: bool  # Whether they are those of the user's loss, else GRPO-type's.
+    sizes: Priced
+    whole: Priced  # With the baselines, if the trainer takes any.
 
     @classmethod
-    def of(cls, priced: Priced, upper_KK: Floats, *, of_loss: bool) -> Self:
-        """Take what sizes cost, less its samples."""
-        costs = {size: float(cost[0]) for size, cost in priced.costs.items()}
-        return cls(costs, upper_KK, of_loss)
+    def of(
+        cls, sizes: Priced, baselines: Mapping[int, Baseline], limit: Mapping[int, Floats]
+    ) -> Self:
+        """Add baselines; `limit` has the costs of unbiased sizes at N = 0, or none."""
+        if not baselines:
+            return cls(sizes, sizes)
+
+        def with_baselines(
+            costs: Mapping[Rung, Floats], completions: float
+        ) -> dict[Rung, Floats]:
+            fitted = {
+                Rung(size, fitted=True): one.aim.cost(completions)
+                for size, one in baselines.items()
+            }
+            return {**costs, **fitted}
+
+        at_zero = (
+            with_baselines(_rungs(limit), 0.0) if limit and sizes.completions else None
+        )
+        costs = with_baselines(sizes.costs, sizes.completions)
+        return cls(sizes, Priced(costs, sizes.completions, linear=False, limit=at_zero))
+
+    def bound(self, bound: Bound) -> Floats:
+        """Bound the ratios of all rungs; those of sizes by what is known of these alone."""
+        upper_KK = bound(self.whole)
+        if self.whole is not self.sizes:
+            count = len(self.sizes.costs)
+            upper_KK[:count, :count] = bound(self.sizes)
+        return upper_KK
+
+
+def _rungs(costs: Mapping[int, Floats]) -> dict[Rung, Floats]:
+    return {Rung(size): cost for size, cost in costs.items()}
+
+
+class Ratios(NamedTuple):
+    """Costs of K rungs, and upper bounds of each over each other one."""
+
+    costs: dict[Rung, float]
+    upper_KK: Floats
+    of_loss: bool  # Whether they are those of the user's loss, else GRPO-type's.
+    knows_gradient: bool = True  # Whether ||g||^2 is, or does not matter.
+    baselines: Mapping[int, Baseline] = {}  # Those of the fitted rungs, by size.
 
     @property
-    def regrets(self) -> dict[int, float]:
-        """Upper bound of each size's regret."""
+    def regrets(self) -> dict[Rung, float]:
+        """Upper bound of each rung's regret."""
         return dict(zip(self.costs, (self.upper_KK.max(1) - 1).tolist(), strict=True))
+
+    def upper(self, top: Rung, base: Rung) -> float:
+        """Upper bound of the cost of one rung over that of another."""
+        at = [*self.costs].index
+        return float(self.upper_KK[at(top), at(base)])
+
+    def saving(self, rung: Rung, yours: Rung) -> Estimate:
+        """Share of the cost that a rung saves over yours, with its bounds."""
+        value = 1 - self.costs[rung] / self.costs[yours]
+        ends = 1 - self.upper(rung, yours), 1 - 1 / self.upper(yours, rung)
+        return Estimate(value if self.knows_gradient else math.nan, *ends)
 
 
 class Ruling(NamedTuple):
@@ -111,58 +181,79 @@ class Ruling(NamedTuple):
 
     verdict: Verdict
     set_to: int  # The size to set; the present one unless the verdict is `change`.
-    saves: Estimate | None  # Share of the cost that setting it saves; None: unknown.
-    at_most: float  # The present size's regret is at most that; infinite where unknown.
+    # Share of the cost that setting it saves; None: unknown. Its value is NaN where
+    # ||g||^2 is not known, which tells how far a change shows at N.
+    saves: Estimate | None
+    at_most: float  # The regret of yours is at most that; infinite where unknown.
     at_least: float  # And at least that.
     of_loss: bool  # Whether the costs are those of the user's loss, else GRPO-type's.
-    best: int  # The size that would be set, whether or not that is shown.
-    regret: float  # And its regret is at most that.
+    best: int  # The size of least cost by the loss in use, whether or not that is shown.
+    baseline: Baseline | None = None  # What to set beside the size: None for your own loss.
+    # A keep holds unless one prompt in so many is unlike these; None if all are measured.
+    unless_one_in: int | None = None
+    asks_batch: bool = False  # Whether it would be a verdict, were N known to be small.
 
 
-def cheapest(costs: Mapping[int, float], settable: Collection[int]) -> int:
-    """Name the cheapest size that a trainer would be set to; of all where there is none.
+def cheapest(costs: Mapping[T, float], settable: Collection[T]) -> T:
+    """Name the cheapest that a trainer would be set to; of all where there is none.
 
     >>> cheapest({4: 1.2, 8: 1.02, 11: 1.0, 16: 1.04}, {4, 8, 16})
     8
     """
-    usable = {size: cost for size, cost in costs.items() if size in settable} or costs
-    return min(usable, key=lambda size: (usable[size], size))
+    usable = {one: cost for one, cost in costs.items() if one in settable} or costs
+    return min(usable, key=lambda one: (usable[one], one))
 
 
 class Prices(NamedTuple):
-    """What group sizes cost by the user's loss, and by GRPO-type."""
+    """What rungs cost by the user's loss, and by GRPO-type."""
 
-    loss: Priced | None  # None where it is not known.
-    grpo: Priced
+    loss: Ladder | None  # None where it is not known.
+    grpo: Ladder
     # Whether GRPO-type's verdict is said of a loss that is not known. With rewards of more
     # than two values a loss that divides by their spread has another best size.
     stands_in: bool
+    knows_gradient: bool = True
+    baselines: Mapping[int, Baseline] = {}
+
+    def ratios(self, bound: Bound, *, of_loss: bool) -> Ratios:
+        """Bound the ratios of costs by the user's loss, or by GRPO-type."""
+        ladder = self.loss if of_loss and self.loss else self.grpo
+        costs = {rung: float(cost[0]) for rung, cost in ladder.whole.costs.items()}
+        known = self.knows_gradient, self.baselines
+        return Ratios(costs, ladder.bound(bound), of_loss, *known)
 
 
-def price_sizes(table: PromptTable, question: Question) -> Prices:
-    """Price the sizes that are compared: of the user's loss, if known, and of GRPO-type.
+def price_rungs(table: PromptTable, question: Question) -> Prices:
+    """Price the rungs that are compared: of the user's loss, if known, and of GRPO-type.
 
     A biased loss is priced only where ||g||^2 is significantly positive. Where the loss is
     GRPO-type up to a factor, both are one.
     """
     entry, present, completions = question.estimator, question.present, question.completions
-    constants = table.samples
-    grpo = {
-        size: Aim.of_unbiased(constants, "grpo", size).cost(completions)
+    aims = {
+        size: Aim.of_unbiased(table.samples, "grpo", size)
         for size in question.compared
         if size > 1
     }
-    other = Priced(grpo, completions, linear=True)
+    grpo, limit = (
+        {size: aim.cost(some) for size, aim in aims.items()} for some in (completions, 0.0)
+    )
+    baselines = {size: fit_at(table, size) for size in question.fitted}
+    other = Ladder.of(Priced(_rungs(grpo), completions, linear=True), baselines, limit)
+    knows_gradient = table.knows_gradient(question.level)
+    of_two_values = table.binary or table.values is not None
+    known = not completions or knows_gradient
     kept = None if entry is None else without_batch(entry)
     if kept in GRPO_TYPE:
-        return Prices(other, other, stands_in=True)
-    of_two_values = table.binary or table.values is not None
-    if entry is None or not (kept in CONSTANT or table.knows_gradient(question.level)):
-        return Prices(None, other, of_two_values)
-    some = [size for size in question.compared if size <= max(MOST_WITH_LAW, 2 * present)]
-    costs = costs_of_loss(table, entry, present, some, completions)
-    loss = Priced(costs, completions, linear=False) if costs else None
-    return Prices(loss, other, of_two_values)
+        return Prices(other, other, True, known, baselines)
+    loss = None
+    if entry is not None and (is_unbiased(entry) or knows_gradient):
+        most = max(MOST_WITH_LAW, 2 * present)
+        some = [size for size in question.compared if size <= most]
+        costs = _rungs(costs_of_loss(table, entry, present, some, completions))
+        priced = Priced(costs, completions, linear=False)
+        loss = Ladder.of(priced, baselines, {}) if costs else None
+    return Prices(loss, other, of_two_values, known, baselines)
 
 
 def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:
@@ -171,54 +262,83 @@ def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:
     They are known where the best size is shown to be among those that have a law. Where it
     is not, GRPO-type's verdict stands only if the loss agrees at the sizes that it has.
     """
-    loss, grpo, stands_in = prices
+    loss, grpo, stands_in = prices.loss, prices.grpo, prices.stands_in
     stands = {"keep": stands_in, "change": stands_in, "cannot tell": True}
     if loss is not None:
-        ratios = Ratios.of(loss, bound(loss), of_loss=True)
+        ratios = prices.ratios(bound, of_loss=True)
         ruling = rule(ratios, question)
-        if loss.linear or is_bracketed([*ratios.costs], ratios.upper_KK, max(grpo.costs)):
+        sizes = [rung.group_size for rung in loss.sizes.costs]
+        upper_KK = ratios.upper_KK[: len(sizes), : len(sizes)]
+        largest = max(grpo.sizes.costs).group_size
+        if loss is grpo or ruling.baseline or is_bracketed(sizes, upper_KK, largest):
             return ruling
         stands["keep"] = ruling.at_most <= question.tolerance
         stands["change"] = ruling.at_least > question.tolerance
-    ruling = rule(Ratios.of(grpo, bound(grpo), of_loss=False), question)
+    ruling = rule(prices.ratios(bound, of_loss=False), question)
     if stands[ruling.verdict]:
         return ruling
+    return _untold(ruling, question)._replace(at_least=0.0)
+
+
+def _untold(ruling: Ruling, question: Question) -> Ruling:
+    """Take a verdict back."""
     return ruling._replace(
-        verdict="cannot tell", set_to=question.present, saves=None, at_least=0.0
+        verdict="cannot tell", set_to=question.present, saves=None, baseline=None
     )
 
 
 def rule(ratios: Ratios, question: Question) -> Ruling:
     """Decide by bounds of the costs' ratios."""
-    present, tolerance, regrets = question.present, question.tolerance, ratios.regrets
-    best = cheapest(ratios.costs, question.settable)
-    regret = regrets[best]
+    yours, tolerance, regrets = Rung(question.present), question.tolerance, ratios.regrets
+    settable = {one for one in regrets if one.fitted or one[0] in question.settable}
+    sizes = {rung: cost for rung, cost in ratios.costs.items() if not rung.fitted}
+    best = cheapest(sizes, settable).group_size
     ruling = Ruling(
-        "cannot tell", present, None, math.inf, 0.0, ratios.of_loss, best, regret
+        "cannot tell", question.present, None, math.inf, 0.0, ratios.of_loss, best
     )
-    if present not in regrets:
+    if yours not in regrets:
         return ruling
-    at, to = [*regrets].index(present), [*regrets].index(best)
-    at_most, at_least = regrets[present], float((1 / ratios.upper_KK[:, at]).max() - 1)
-    ruling = ruling._replace(at_most=at_most, at_least=max(at_least, 0.0))
+    savings = {rung: 1 / ratios.upper(rung, yours) - 1 for rung in regrets}
+    at_most, at_least = regrets[yours], max(0.0, *savings.values())
+    ruling = ruling._replace(at_most=at_most, at_least=at_least)
     if at_most <= tolerance:
         return ruling._replace(verdict="keep", saves=Estimate(0.0, 0.0, 0.0))
-    is_cheaper = float(ratios.upper_KK[to, at]) * (1 + tolerance) < 1
-    if at_least <= tolerance or not (regret <= tolerance or is_cheaper):
+    rung = cheapest(ratios.costs, settable)
+    if regrets[rung] > tolerance and savings[rung] <= tolerance:
+        shown = {one: cost for one, cost in ratios.costs.items() if savings[one] > 0}
+        rung = cheapest(shown or {yours: 1.0}, settable)
+    if at_least <= tolerance or rung == yours:
         return ruling
     return ruling._replace(
-        verdict="change", set_to=best, saves=saving(ratios, best, present)
+        verdict="change",
+        set_to=rung.group_size,
+        saves=ratios.saving(rung, yours),
+        baseline=ratios.baselines[rung.group_size] if rung.fitted else None,
     )
 
 
-def saving(ratios: Ratios, size: int, present: int) -> Estimate:
-    """Share of the cost that a size saves over the present one, with its bounds."""
-    at, to = [*ratios.costs].index(present), [*ratios.costs].index(size)
-    return Estimate(
-        1 - ratios.costs[size] / ratios.costs[present],
-        1 - float(ratios.upper_KK[to, at]),
-        1 - 1 / float(ratios.upper_KK[at, to]),
-    )
+def rule_by_table(table: PromptTable, bound: Bound, question: Question) -> Ruling:
+    """Decide by the prompts at hand; where N is unknown, for every N."""
+    prices = price_rungs(table, question)
+    ruling = rule_by_costs(prices, bound, question)
+    biased = question.estimator is not None and not is_unbiased(question.estimator)
+    if question.completions or ruling.verdict == "cannot tell" or ruling.baseline:
+        return ruling
+    if not (ruling.of_loss and biased):
+        return ruling
+    large = price_rungs(table, question._replace(completions=ANY_BATCH))
+    ratios, yours = large.ratios(bound, of_loss=True), Rung(question.present)
+    upper = ratios.upper(Rung(ruling.set_to), yours)
+    regret = ratios.regrets[yours] if ruling.verdict == "keep" else upper - 1
+    if regret <= question.tolerance:
+        return ruling
+    return _untold(ruling, question)._replace(asks_batch=True)
+
+
+def rule_by_run(table: PromptTable, question: Question) -> Ruling:
+    """Decide by a finished run, which is looked at once."""
+    bound = bound_ratios(table, question.level, looked=False)
+    return _with_reserve(table, rule_by_table(table, bound, question), looked=False)
 
 
 def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
@@ -229,13 +349,23 @@ def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
     come to yet, and to tell it by these alone would tell too little.
     """
     bound = bound_ratios(table, question.level, looked=True)
-    ruling = rule_by_costs(price_sizes(table, question), bound, question)
+    ruling = _with_reserve(table, rule_by_table(table, bound, question), looked=True)
     if table.size == table.prompts or table.effective_prompts >= CARRIERS_OF_A_BOUND:
         return ruling
     unbound = ruling._replace(at_most=math.inf, at_least=0.0)
     if table.effective_prompts >= LEAST_CARRIERS:
         return unbound
-    return unbound._replace(verdict="cannot tell", set_to=question.present, saves=None)
+    return _untold(unbound, question)
+
+
+def _with_reserve(table: PromptTable, ruling: Ruling, *, looked: bool) -> Ruling:
+    """Say of a keep how rare a kind of prompts may be that these do not show."""
+    if ruling.verdict != "keep" or table.size == table.prompts:
+        return ruling
+    one_in = rarest_seen(table.prompts, looked=looked)
+    if table.size < math.inf:
+        one_in = int(table.size) // fewest_seen(table.prompts, int(table.size))
+    return ruling._replace(unless_one_in=one_in)
 
 
 def prompts_needed(
@@ -245,11 +375,10 @@ def prompts_needed(
 
     Half of those that would if costs and spread were as at hand (`stopping/forecasts.csv`).
     """
-    prices, prompts = price_sizes(table, question), table.prompts
-    more = prompts
+    prompts = more = table.prompts
     while more < MOST_PROMPTS:
         more += more // 2
-        if rule_by_costs(prices, bound(more), question).verdict != "cannot tell":
+        if rule_by_table(table, bound(more), question).verdict != "cannot tell":
             return max(more // 2, prompts)
     return None
 
@@ -257,16 +386,8 @@ def prompts_needed(
 class Decision(NamedTuple):
     """What a look says."""
 
-    ruling: Ruling  # The verdict on the present size.
+    ruling: Ruling  # The verdict on the training.
     best: Estimate  # G* with its interval.
-
-    @property
-    def words(self) -> str:
-        """The verdict so far, for a line."""
-        ruling = self.ruling
-        if ruling.verdict != "cannot tell":
-            return f"{ruling.verdict}, G = {ruling.set_to}"
-        return f"best group size {with_interval(self.best)}"
 
     @property
     def stop(self) -> bool:

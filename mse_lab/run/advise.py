@@ -18,6 +18,7 @@ from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.first_prompt import describe_completion
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
+from mse_lab.formatting import with_interval
 from mse_lab.mse.loss import completions_needed
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
@@ -25,6 +26,7 @@ from mse_lab.mse.rule import (
     FIRST_PROMPTS,
     LEAST_PROMPTS,
     LEAST_SIGNALS,
+    Decision,
     Question,
     Stopped,
     decide,
@@ -132,6 +134,15 @@ def warn_of_samples(
     )
 
 
+def _words(decision: Decision) -> str:
+    """Write the verdict so far, for a line."""
+    ruling = decision.ruling
+    if not decision.stop:
+        return f"best group size {with_interval(decision.best)}"
+    rest = " with a fitted baseline" if ruling.baseline else ""
+    return f"{ruling.verdict}, G = {ruling.set_to}{rest}"
+
+
 class _Looks:
     """What the looks have given so far, in the process that looks."""
 
@@ -173,7 +184,7 @@ class _Looks:
         population = subject.probe.prompts.population_size(len(self._order))
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
         decision = decide(table, self._question)
-        line.say(look.prompts, look.drawn, decision.words)
+        line.say(look.prompts, look.drawn, _words(decision))
         return decision.stop
 
 

@@ -22,7 +22,7 @@ from mse_lab.errors import InputError
 from mse_lab.mse.bounds import bound_ratios
 from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.rule import price_sizes
+from mse_lab.mse.rule import price_rungs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_json
@@ -61,7 +61,7 @@ def test_the_exact_mse_is_that_of_estimates_on_random_prompts(known, size):
     design, rng = known[0], np.random.default_rng(size)
     repeats, batch = 2000, 32 // size
     drawn = choose(design, rng.integers(0, design.prompts, repeats * batch))
-    scores, rewards = drawn._completions(drawn._pick(rng, size))
+    scores, rewards = drawn.completions(drawn.pick(rng, size))
     weights = (rewards - rewards.mean(-1, keepdims=True)) * size / (size - 1)
     gradients = np.einsum("pn,pnd->pd", weights, scores) / size
     estimates = gradients.reshape(repeats, batch, -1).mean(1)
@@ -291,7 +291,7 @@ def test_a_finished_run_is_looked_at_once_and_samples_again_and_again(known):
     some = choose(known[0], np.arange(100))
     drawn = Samples.of(some.sample(np.random.default_rng(0), 16))
     for one, looked in ((evidence(known[1]), False), (evidence_of(drawn), True)):
-        priced = price_sizes(one.table, one.question).grpo
+        priced = price_rungs(one.table, one.question).grpo.sizes
         found, right, wrong = (
             bound(priced)
             for bound in (

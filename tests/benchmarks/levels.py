@@ -39,6 +39,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import VERDICTS, Case
+from mse_lab.config.training import DEFAULT
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import Question, Ruling, decide
 from mse_lab.mse.samples import Samples
@@ -50,8 +51,8 @@ from truths import Truth
 TABLE = Path(__file__).resolve().parents[2] / "results/stopping/verdicts.csv"
 RUNS, QUICK, BUDGET = 400, 20, 6496
 STEPS = (0, 64, 1024)
-PRESENT, TOLERANCE = Question().present, Question().tolerance
-SIZES = Question().compared
+TRL = Question(DEFAULT.estimator, DEFAULT.group_size)
+PRESENT, TOLERANCE, SIZES = TRL.present, TRL.tolerance, TRL.compared
 MOST_GRADED = 23
 KEYS = ["design", "completions_per_step"]
 
@@ -148,7 +149,7 @@ def run_until(
         samples = Samples.of(blocks)
         table = PromptTable.of_samples(samples, case.size)
         for completions in sorted(left):
-            question = Question(completions=completions)
+            question = TRL._replace(completions=completions)
             decision = decide(table, question)
             found[completions] = decision.ruling, samples.completions
             left -= {completions} if decision.stop else set()

@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mse_lab.mse.bounds import LOOKS, UNSEEN, _Seen, bound_ratios, heaviest, rarest_seen
+from mse_lab.mse.bounds import (
+    LOOKS,
+    UNSEEN,
+    Rung,
+    _Seen,
+    bound_ratios,
+    heaviest,
+    rarest_seen,
+)
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import COMPARED_SIZES, Question, price_sizes, rule_by_costs
+from mse_lab.mse.rule import COMPARED_SIZES, Question, price_rungs, rule_by_costs
 from mse_lab.mse.samples import Samples
 from populations import POPULATION, KnownTable, choose, population, scaled
 
@@ -28,8 +36,8 @@ def drawn(prompts, seed=0, completions=16):
 
 
 def grpo(table, sizes=COMPARED_SIZES, completions=0.0):
-    priced = price_sizes(table, Question("grpo", sizes[0], completions)).grpo
-    return priced._replace(costs={size: priced.costs[size] for size in sizes})
+    priced = price_rungs(table, Question("grpo", sizes[0], completions)).grpo.sizes
+    return priced._replace(costs={Rung(size): priced.costs[Rung(size)] for size in sizes})
 
 
 def regrets(table, bound, completions=0.0):
@@ -215,7 +223,7 @@ def test_what_is_said_of_a_run_is_true():
     between = ((gradient_PD - mean) ** 2).sum(-1).mean()
     traces = moments.trace_oracle.mean(), moments.zeta.mean()
     truth = KnownTable(between, *traces, gradient2=mean @ mean)
-    cost = {size: one.item() for size, one in grpo(truth).costs.items()}
+    cost = {rung.group_size: one.item() for rung, one in grpo(truth).costs.items()}
     regret = {size: one / min(cost.values()) - 1 for size, one in cost.items()}
     false = dict.fromkeys((LEVEL, 1e-6), 0)
     question = Question("grpo", 8)
@@ -224,7 +232,7 @@ def test_what_is_said_of_a_run_is_true():
         table = PromptTable.of_pools(choose(design, index).draw(rng, 256, 2, 16))
         for level in false:
             bound = bound_ratios(table, level, looked=False)
-            found = rule_by_costs(price_sizes(table, question), bound, question)
+            found = rule_by_costs(price_rungs(table, question), bound, question)
             false[level] += regret[8] > found.at_most + 1e-9
     assert false[LEVEL] <= 1
     assert false[1e-6] >= 3

@@ -7,6 +7,7 @@ import pytest
 
 from enumerated import random_enumerated
 from mse_lab.estimators import find_estimator
+from mse_lab.mse import progress as subject
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import Aim, find_aims
 from mse_lab.mse.progress import noise_scale, progress, step_size_ratio, steps_ratio
@@ -118,11 +119,30 @@ def test_the_ratio_of_steps_lies_between_one_and_that_of_completions(completions
     assert ratios[0] > ratios[-1] > 1
 
 
+@pytest.mark.parametrize(
+    ("at_n", "limit", "found"),
+    [
+        # It lies between 1 and the ratio of completions, whatever its own interval says.
+        ((1.2, 0.9, 1.6), (1.5, 1.1, 2.0), (1.2, 1.0, 1.6)),
+        ((1.2, 0.9, 2.2), (1.5, 0.8, 2.0), (1.2, 0.9, 2.0)),
+        ((0.8, 0.4, 1.4), (0.7, 0.5, 0.9), (0.8, 0.5, 1.0)),
+    ],
+)
+def test_a_ratio_of_steps_is_bounded_by_that_of_completions(
+    monkeypatch, at_n, limit, found
+):
+    ratios = iter([Estimate(*at_n), Estimate(*limit)])
+    monkeypatch.setattr(subject, "ratio_of_costs", lambda *_: next(ratios))
+    known = table()
+    assert steps_ratio(known, grpo(known, 16), grpo(known, 4), 64, LEVEL) == found
+
+
 def test_without_a_known_gradient_only_the_two_limits_are():
     known = table(gradient2=-0.1)
     limit = steps_ratio(known, grpo(known, 16), grpo(known, 4), 0, LEVEL).value
     found = steps_ratio(known, grpo(known, 16), grpo(known, 4), 1024, LEVEL)
-    assert found == Estimate(limit, 1.0, limit)
+    assert math.isnan(found.value)
+    assert found[1:] == (1.0, limit)
     aim = grpo(known, 4)
     halved = step_size_ratio(known, (aim, 64), (aim, 32), LEVEL, adam=False)
     assert (halved.low, halved.high) == (0.5, 1.0)

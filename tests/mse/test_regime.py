@@ -130,7 +130,7 @@ def test_the_interval_of_rho_covers_at_its_level():
         design = make_design(rng, 60, (0.05, 0.95))
         moments = design.moments()
         true = regime.norm_ratio(moments.best_baseline, moments.value)
-        scores, rewards = design._pick(rng, 128)
+        scores, rewards = design.completions(design.pick(rng, 128))
         norms2, few = (scores**2).sum(-1), np.minimum(rewards.sum(1), 128 - rewards.sum(1))
         for x in np.flatnonzero(few >= 5):
             found = regime.measure_norm_ratio(norms2[x], rewards[x], 0.9)

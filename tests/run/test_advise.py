@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from mse_lab.config.training import DEFAULT
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import integer
@@ -29,6 +30,8 @@ from mse_lab.run.context import load
 from mse_lab.run.looks import Look, looks
 from mse_lab.run.prepare import Inputs, prepare
 from mse_lab.run.processes import Processes
+
+TRL = Question(DEFAULT.estimator, DEFAULT.group_size)
 
 
 class Said(NamedTuple):
@@ -58,8 +61,9 @@ def measure(probe, tmp_path, monkeypatch):
 
     def measure(decide, **settings):
         monkeypatch.setattr(advise, "decide", lambda table, *_, **__: decide(table))
+        monkeypatch.setattr(advise, "_words", lambda said: said.words)
         spec = prepare("small", probe, tmp_path / "out" / ADVICE, tmp_path)
-        return sample_probe(spec, Question(), **settings)
+        return sample_probe(spec, TRL, **settings)
 
     return measure
 
@@ -209,7 +213,7 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
             return [] if kind else True
 
     subject = load(prepare("small", probe, tmp_path / "out", tmp_path)).subject
-    found = sample_until(subject, {}, Question(), None, Second())
+    found = sample_until(subject, {}, TRL, None, Second())
     assert (found.stopped, found.prompts) == ("regret", [])
 
 
