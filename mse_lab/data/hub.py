@@ -1,22 +1,33 @@
-"""The Hugging Face Hub: asked once, with a time limit and without retries.
+"""The Hugging Face Hub: what is fetched of it, or found in the local cache.
 
-A refusal of the Hub becomes one line with its remedy. Where the Hub cannot be reached, the
-local cache is used: files that were fetched once are found without a network, and only at
-the revision that is asked for.
+Files that were fetched once are found without a network, and only at the revision that is
+asked for. What `snapshot_download` says where it fails becomes one line.
 """
 
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import huggingface_hub
-from huggingface_hub import constants, errors
+from huggingface_hub import errors
 
 # The base of the HTTP client's errors, whichever client this version of the Hub's uses.
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+from tqdm import tqdm
 
 from mse_lab.errors import LONGEST_QUOTE, InputError, in_short, shorten
+
+# Files of a model, and weights that are fetched where it has none in the former.
+MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.tiktoken")
+OTHER_WEIGHTS = "*.bin"
+
+
+class _NoBar(tqdm):  # type: ignore[misc]
+    """A progress bar that is not shown: of files that are there already."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"disable": True})
 
 
 @dataclass(frozen=True)
@@ -40,11 +51,6 @@ class Repository:
         name = shorten(self.name, LONGEST_QUOTE)
         return InputError(f"{self.key} = {name}: {reason}; {remedy}")
 
-    def absent(self, reason: str) -> InputError:
-        """Say that it is not on this machine and cannot be fetched now."""
-        remedy = f"where there is a network, fetch it with: {self.download}"
-        return self.refuse(reason, remedy)
-
     def cached(self, file: str) -> Path | None:
         """Find one of its files in the local cache, or None."""
         try:
@@ -55,58 +61,32 @@ class Repository:
             return None
         return Path(path) if isinstance(path, str) else None
 
-    def ask(self, file: str) -> str:
-        """Ask the Hub for a file; return why it cannot be fetched now, empty if it can."""
-        if constants.HF_HUB_OFFLINE:
-            return "HF_HUB_OFFLINE is set"
-        limit = constants.HF_HUB_ETAG_TIMEOUT
-        try:
-            url = huggingface_hub.hf_hub_url(
-                self.name, file, repo_type=self.kind, revision=self.revision
-            )
-            huggingface_hub.get_hf_file_metadata(url, timeout=limit)
-        except errors.HFValidationError:
-            reason = "no such file or folder, and not a valid Hub name"
-            raise self.refuse(reason, "check the name") from None
-        except errors.HfHubHTTPError as error:
-            if self.kind == "dataset" and isinstance(error, errors.EntryNotFoundError):
-                return ""  # The data set is there, without a README.
-            if self.cached(file) is None:
-                raise self._refusal(error, file) from None
-            return f"the Hub answers: {in_short(error)}"
-        except (HTTPError, OSError) as error:
-            if "Timeout" in type(error).__name__:
-                return f"the Hub does not answer within {limit} s (HF_HUB_ETAG_TIMEOUT)"
-            return f"the Hub cannot be reached ({in_short(error)})"
-        return ""
-
-    def _refusal(self, error: Exception, file: str) -> InputError:
-        folder = "" if self.kind == "model" else f"{self.kind}s/"
-        at = f" at revision {self.revision}" if self.revision else ""
-        absent = errors.RepositoryNotFoundError, errors.RevisionNotFoundError
-        if not isinstance(error, (*absent, errors.EntryNotFoundError)):
-            return self.refuse(f"the Hub answers: {in_short(error)}", "try again later")
-        return self.refuse(
-            f"no such file or folder, and the Hub has no {file} of it{at} "
-            f"({type(error).__name__})",
-            f"check name and revision at {constants.ENDPOINT}/{folder}{self.name}; if it "
-            "is private or gated, log in with: hf auth login",
-        )
-
     def fetch(self) -> Path:
-        """Fetch the whole repository, or find it in the local cache; return its folder."""
+        """Fetch it, or find it in the local cache; return its folder.
+
+        Of a model nothing in folders is fetched, and weights in one format alone.
+        """
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-        obstacle = self.ask("README.md")
+        if self.kind == "dataset":
+            return self._fetch(None)
+        folder = self._fetch([*MODEL_FILES])
+        if any(folder.glob("*.safetensors")):
+            return folder
+        return self._fetch([*MODEL_FILES, OTHER_WEIGHTS])
+
+    def _fetch(self, patterns: list[str] | None) -> Path:
+        known = self.cached("config.json" if self.kind == "model" else "README.md")
         try:
             folder = huggingface_hub.snapshot_download(
                 self.name,
                 repo_type=self.kind,
                 revision=self.revision,
-                local_files_only=bool(obstacle),
+                allow_patterns=patterns,
+                ignore_patterns=None if patterns is None else ["*/*"],
+                tqdm_class=None if known is None else _NoBar,
             )
-        except (HTTPError, OSError, RuntimeError) as error:
-            reason = f"cannot be fetched ({in_short(error)})"
-            if obstacle:
-                reason = f"not in the local cache, and {obstacle}"
-            raise self.absent(reason) from None
+        except (HTTPError, OSError, RuntimeError, ValueError) as error:
+            remedy = f"check it, or fetch it where there is a network: {self.download}"
+            reason = f"no such file or folder, and of the Hub: {in_short(error)}"
+            raise self.refuse(reason, remedy) from None
         return Path(folder)

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
@@ -57,9 +56,8 @@ def attach_adapter(
         model = _attach_fresh(model, adapter, seed)
         identity = f"drawn from seed {seed}"
     else:
-        folder = _fetch(adapter)
         identity = identify_checkpoint(adapter, SAVED)
-        model = _attach_saved(model, adapter, folder)
+        model = _attach_saved(model, adapter)
         refuse_variants(model, adapter)
     named = model.named_parameters()
     trained = {name: parameter for name, parameter in named if parameter.requires_grad}
@@ -101,9 +99,11 @@ def _check_targets(model: nn.Module, target: str | list[str]) -> None:
             raise InputError(f"model.adapter.target: {suffix} is no linear layer; {hint}")
 
 
-def _attach_saved(model: Any, location: Location, folder: str) -> Any:
+def _attach_saved(model: Any, location: Location) -> Any:
     """Load a saved adapter, and refuse one of which a part is missing or left over."""
-    peft = load_extra(*_PEFT)
+    if not any(location.has(f"{WEIGHTS}{suffix}") for suffix in (".safetensors", ".bin")):
+        raise location.refuse(f"no {WEIGHTS}.safetensors in it", "give a whole adapter")
+    peft, folder = load_extra(*_PEFT), str(location.folder)
     with _undisturbed(), loading(location, SAVED):
         settings = peft.PeftConfig.from_pretrained(folder)
     if (kind := settings.peft_type) != peft.PeftType.LORA:
@@ -120,23 +120,6 @@ def _attach_saved(model: Any, location: Location, folder: str) -> Any:
             "give a whole adapter of this base",
         )
     return wrapper.get_base_model()
-
-
-def _fetch(location: Location) -> str:
-    """Return the folder of a saved adapter, fetched from the Hub if it lies there."""
-    folder = location.where
-    if location.local is None:
-        with loading(location, "the adapter"):
-            folder = huggingface_hub.snapshot_download(
-                location.where,
-                revision=location.revision,
-                allow_patterns="adapter_*",
-                local_files_only=not location.online,
-            )
-    files = (Path(folder) / f"{WEIGHTS}{suffix}" for suffix in (".safetensors", ".bin"))
-    if not any(path.is_file() for path in files):
-        raise location.refuse(f"no {WEIGHTS}.safetensors in it", "give a whole adapter")
-    return folder
 
 
 def refuse_variants(model: nn.Module, location: Location) -> None:

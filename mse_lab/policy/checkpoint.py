@@ -9,13 +9,10 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import constants
-from huggingface_hub.utils.tqdm import enable_progress_bars
 
 from mse_lab.config.schema import Model
 from mse_lab.data.foreign_code import load_extra
@@ -23,16 +20,17 @@ from mse_lab.errors import InputError
 from mse_lab.policy.fingerprint import identify_checkpoint
 from mse_lab.policy.location import Location, loading
 
+# Arguments of every `from_pretrained`; code in a checkpoint is never run.
+OPTIONS = {"local_files_only": True, "trust_remote_code": False}
+
 
 @contextmanager
 def _loading_quietly(location: Location, what: str) -> Iterator[None]:
-    """Show no progress bars, logs and warnings but those of downloads."""
+    """Show no progress bars, logs and warnings."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     for library in ("huggingface_hub", "accelerate"):
         logging.getLogger(library).setLevel(logging.ERROR)
-    if location.online and not constants.HF_HUB_DISABLE_PROGRESS_BARS:
-        enable_progress_bars()
     with warnings.catch_warnings(), loading(location, what):
         warnings.simplefilter("ignore")
         yield
@@ -40,36 +38,28 @@ def _loading_quietly(location: Location, what: str) -> Iterator[None]:
 
 def _read(location: Location, what: str, kind: Any) -> Any:
     with _loading_quietly(location, what):
-        return kind.from_pretrained(location.where, **location.options)
+        return kind.from_pretrained(str(location.folder), **OPTIONS)
 
 
 def load_checkpoint(
     location: Location, config: Model, device: torch.device
 ) -> tuple[Any, Any, str]:
     """Load a checkpoint's model and tokenizer, and give its identity."""
-    location, settings = load_settings(location)
+    settings = load_settings(location)
     identity = identify_checkpoint(location)  # Before the weights, which take longer.
     tokenizer = load_tokenizer(location)
     return load_model(location, settings, config, device), tokenizer, identity
 
 
-def load_settings(location: Location) -> tuple[Location, Any]:
-    """Load a causal language model's configuration.
-
-    The location that is returned with it is pinned to one commit, so that all files are of
-    the same one.
-    """
+def load_settings(location: Location) -> Any:
+    """Load a causal language model's configuration."""
     settings = _read(location, "config.json", transformers.AutoConfig)
     kind = settings.model_type
     if settings.is_encoder_decoder:
         raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
     if type(settings) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
         raise location.refuse(f"{kind} is not a causal language model", "give such a model")
-    if location.local is None:
-        location = replace(
-            location, revision=identify_checkpoint(location) or location.revision
-        )
-    return location, settings
+    return settings
 
 
 def load_tokenizer(location: Location) -> Any:
@@ -102,19 +92,17 @@ def load_model(
         placement = {"device_map": config.device_map}
     # transformers leaves out a generation_config.json that it cannot read, and the end
     # tokens with it.
-    if location.file("generation_config.json") is not None:
+    if location.has("generation_config.json"):
         _read(location, "the model", transformers.GenerationConfig)
     with _loading_quietly(location, "the model"):
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            location.where,
+            str(location.folder),
             dtype=getattr(torch, config.dtype),
             ignore_mismatched_sizes=True,
             output_loading_info=True,
-            # Do not look for an adapter on the Hub.
-            adapter_kwargs={"revision": location.revision, "local_files_only": True},
             # Grouped matrix products need rows of a multiple of 16 bytes and no float64.
             **({} if config.dtype == "bfloat16" else {"experts_implementation": "eager"}),
-            **location.options,
+            **OPTIONS,
             **placement,
         )
         model, report = loaded

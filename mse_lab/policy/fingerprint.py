@@ -36,17 +36,19 @@ def fingerprint(folder: Path) -> str:
 
 def identify_checkpoint(location: Location, file: str = "config.json") -> str:
     """Identify a checkpoint by its commit (empty if not cached) or its folder's hash."""
-    if location.local is not None:
-        try:
-            return fingerprint(location.local)
-        except OSError as error:
-            name = Path(error.filename or "a file").name
-            raise location.refuse(
-                f"{name}: {error.strerror}", "give files that may be read"
-            ) from None
-    cached = location.file(file)
-    # The cache keeps a commit's files in `snapshots/<commit>`.
-    return cached.parent.name if cached is not None else ""
+    if location.commit:
+        return location.commit
+    if location.folder is None:
+        cached = location.cached(file)
+        # The cache keeps a commit's files in `snapshots/<commit>`.
+        return cached.parent.name if cached is not None else ""
+    try:
+        return fingerprint(location.folder)
+    except OSError as error:
+        name = Path(error.filename or "a file").name
+        raise location.refuse(
+            f"{name}: {error.strerror}", "give files that may be read"
+        ) from None
 
 
 def identify_model(config: Model, root: Path) -> dict[str, str]:

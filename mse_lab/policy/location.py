@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from mse_lab.data.hub import Repository
 from mse_lab.data.sources import is_hub_name
@@ -27,39 +26,19 @@ MADE_BY = {
 class Location(Repository):
     """A checkpoint or adapter, in a local folder or in a repository of the Hub."""
 
-    local: Path | None = None  # The folder; None for a repository of the Hub.
-    online: bool = False  # Whether missing files may be fetched from the Hub.
+    folder: Path | None = None  # Where its files lie; None if they are not fetched yet.
+    commit: str = ""  # The Hub's, if they come from there.
 
-    @property
-    def where(self) -> str:
-        """What every `from_pretrained` takes: the folder or the Hub name."""
-        return str(self.local or self.name)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Arguments of every `from_pretrained`; code in a checkpoint is never run."""
-        return {
-            "revision": self.revision,
-            "local_files_only": not self.online,
-            "trust_remote_code": False,
-        }
-
-    def file(self, name: str) -> Path | None:
-        """Find one of its files on this machine, or None."""
-        if self.local is None:
-            return self.cached(name)
-        path = self.local / name
-        return path if path.is_file() else None
+    def has(self, file: str) -> bool:
+        """Whether a file lies in the folder."""
+        return self.folder is not None and (self.folder / file).is_file()
 
     def incomplete(self, reason: str) -> InputError:
         """Say that files are damaged or missing."""
-        if self.local is not None:
-            adapter = self.key == "model.adapter"
-            whole = "adapter of model.path" if adapter else "checkpoint"
-            return self.refuse(reason, f"give a whole {whole}")
-        if self.online:
-            return self.refuse(reason, f"try again, or fetch it with: {self.download}")
-        return self.absent(f"incomplete in the local cache ({reason})")
+        if self.commit:
+            return self.refuse(reason, f"fetch all of it: {self.download}")
+        whole = "adapter of model.path" if self.key == "model.adapter" else "checkpoint"
+        return self.refuse(reason, f"give a whole {whole}")
 
 
 class InMemory(Location):
@@ -72,38 +51,36 @@ class InMemory(Location):
 
 def find_location(key: str, name: str, revision: str | None, root: Path) -> Location:
     """Find a local folder of this name, or else take it as a Hub name, without asking."""
-    on_hub = Location(key, name, revision, online=True)
+    location = Location(key, name, revision)
     try:
         path = local_path(name, root)
         if path is None:
-            return on_hub
+            return location
         with reading(path):
             next(path.iterdir(), None)
             (path / "config.json").is_file()  # Fails if the folder may not be entered.
     except InputError as error:
-        raise on_hub.refuse(error, "give a folder that may be read") from None
-    return Location(key, name, local=path)
+        raise location.refuse(error, "give a folder that may be read") from None
+    return replace(location, folder=path)
 
 
 def locate(
     key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
 ) -> Location:
-    """Find what a key names: a folder with that file, or a name that Hub or cache know."""
+    """Find what a key names, a folder with that file; fetch it if it lies on the Hub."""
     location = find_location(key, name, revision, root)
-    if location.local is not None:
-        if location.file(file) is not None:
-            return location
-        wanted = "give a checkpoint's folder"
-        if key == "model.path" and location.file("adapter_config.json"):
-            wanted = "give a saved adapter as model.adapter, and its base as model.path"
-        raise location.refuse(f"no {file} in it", wanted)
-    if not is_hub_name(name):
-        remedy = f"give a checkpoint's folder or a Hub name ({STARTS})"
-        raise location.refuse("no such folder", MADE_BY.get(name, remedy))
-    obstacle = location.ask(file)
-    if obstacle and location.cached(file) is None:
-        raise location.absent(f"no such folder, not in the local cache, and {obstacle}")
-    return replace(location, online=not obstacle)
+    if location.folder is None:
+        if not is_hub_name(name):
+            remedy = f"give a checkpoint's folder or a Hub name ({STARTS})"
+            raise location.refuse("no such folder", MADE_BY.get(name, remedy))
+        folder = location.fetch()
+        location = replace(location, folder=folder, commit=folder.name)
+    if location.has(file):
+        return location
+    wanted = "give a checkpoint's folder"
+    if key == "model.path" and location.has("adapter_config.json"):
+        wanted = "give a saved adapter as model.adapter, and its base as model.path"
+    raise location.refuse(f"no {file} in it", wanted)
 
 
 # Pattern in a library's message -> reason and remedy.

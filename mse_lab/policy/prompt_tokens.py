@@ -4,7 +4,6 @@ Chat templates are rendered in the sandbox of transformers.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mse_lab.data.prompts import Prompt
@@ -54,7 +53,7 @@ def encode_prompts(
     plain = [prompt.text for prompt in prompts]
     texts = render_chats(policy.tokenizer, prompts, options) if chat else plain
     name = str(policy.tokenizer.name_or_path)
-    with loading(Location("model.path", name, local=Path(name)), "the tokenizer"):
+    with loading(Location("model.path", name), "the tokenizer"):
         # A rendered chat has its special tokens already.
         encoded = [
             list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)

@@ -193,7 +193,7 @@ def refused(tmp_path, monkeypatch, capsys):
 def test_one_line_says_which_data_to_download(refused, checkpoint):
     local = [f"model.path={checkpoint}", "model.revision=null", "model.dtype=float32"]
     line = refused(GSM8K, *(word for one in local for word in ("--set", one)))
-    assert "prompts.source = openai/gsm8k: not in the local cache" in line
+    assert "prompts.source = openai/gsm8k: no such file or folder, and of the Hub: " in line
     assert line.endswith(
         "hf download openai/gsm8k --repo-type dataset --revision "
         "740312add88f781978c0658806c59bc2815b9866"
