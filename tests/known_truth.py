@@ -24,7 +24,7 @@ from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute_run
 
-NAMES = [name for name, one in EVERY.items() if one.group_local and "logits" not in name]
+NAMES = [name for name, one in EVERY.items() if one.group_local]
 SHOWN = ["vanilla", "grpo", "oracle", "best-constant"]
 SIZES = [2, 3, 4, 8, 24]
 PROBLEMS = {"a": ("1 2 3", 2), "b": ("2 2", 3), "c": ("1", 1)}

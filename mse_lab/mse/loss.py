@@ -92,7 +92,17 @@ CONSTANT = ("vanilla", "batch-mean", "best-constant")
 GRPO_TYPE = ("grpo", "centred")
 
 # What divides by a number of a large batch, or subtracts it: one factor, or baseline.
-_OF_LARGE_BATCHES = {"batch-std": "centred", "reinforce++": "batch-mean"}
+_OF_LARGE_BATCHES = {
+    "batch-std": "centred",
+    "reinforce++": "batch-mean",
+    "global-mean": "batch-mean",
+}
+
+# Moments s and Z s of the weights by which a large batch averages its rewards.
+_WEIGHTS = {
+    "score": ("norm2", "reward_norm2"),
+    "logits": ("logit_norm2", "reward_logit_norm2"),
+}
 
 
 class Aim(NamedTuple):
@@ -159,6 +169,14 @@ def without_batch(entry: EstimatorEntry) -> EstimatorEntry:
     return name if [*kept] == ["name"] else kept
 
 
+def _over_batch(entry: EstimatorEntry) -> str | None:
+    """Name the weight by which an estimator averages all rewards of a batch, if it does."""
+    if isinstance(entry, str) or entry["name"] != "norm-weighted":
+        return None
+    whole = entry.get("over") == "batch" and "length" not in entry
+    return str(entry.get("weight", "score")) if whole else None
+
+
 def is_constant(entry: EstimatorEntry) -> bool:
     """Whether a baseline does not look at the group, so that its best G is 1.
 
@@ -166,7 +184,7 @@ def is_constant(entry: EstimatorEntry) -> bool:
     (True, True)
     """
     kept = without_batch(entry)
-    if kept in CONSTANT:
+    if kept in CONSTANT or _over_batch(kept):
         return True
     coefficients = find_estimator(kept).affine
     return coefficients is not None and not coefficients[1]
@@ -200,6 +218,8 @@ def find_aims(
     entry, constants = without_batch(entry), table.samples
     if entry in CONSTANT:
         return {size: Aim.of_unbiased(constants, str(entry), size) for size in sizes}
+    if weight := _over_batch(entry):
+        return _aims_over_batch(table, weight, sizes)
     estimator = find_estimator(entry)
     sizes = [size for size in sizes if size >= estimator.smallest_group]
     if estimator.name in GRPO_TYPE:
@@ -213,6 +233,24 @@ def find_aims(
     return {
         size: Aim.of(direction, constants, size) for size, direction in directions.items()
     }
+
+
+def _aims_over_batch(
+    table: PromptTable, weight: str, sizes: Sequence[int]
+) -> dict[int, Aim]:
+    """Find the aims of one baseline E[Z s] / E s, as a large batch gives it."""
+    if weight not in _WEIGHTS:
+        return {}
+    mean, moments = table.prompt_samples.means, table.moments
+    weights = [getattr(moments, name) + 0 * moments.norm2 for name in _WEIGHTS[weight]]
+    by, rewarded = map(mean, weights)
+    if np.isnan(by).any():
+        return {}
+    baseline, constants = divide(rewarded, by), table.samples
+    norm2, weighted = mean(moments.norm2), mean(moments.reward_norm2)
+    own = constants.vanilla - 2 * baseline * weighted + baseline**2 * norm2
+    gradient2, between = constants.gradient2, constants.nonnegative_c1
+    return {size: Aim(size * between + own, gradient2, gradient2, None) for size in sizes}
 
 
 def law_directions(

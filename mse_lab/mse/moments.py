@@ -7,6 +7,7 @@ With S = E||W||^2, A = E[Z^2 ||W||^2], B = E[Z ||W||^2] and gamma = ||g||^2,
     b*   = B / S                          the best constant baseline
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,6 +35,9 @@ class Moments:
     # By how much the least E[(Z-b)^2 ||W||^2] of these moments is too small, because b* is
     # estimated; 0 for exact moments.
     learning: Floats | float = 0.0
+    # E s and E[Z s], s the norm of the logits' score; NaN where it was not recorded.
+    logit_norm2: Floats | float = math.nan
+    reward_logit_norm2: Floats | float = math.nan
     given_baseline: Floats | None = None  # b*, where it does not follow from these moments.
 
     @cached_property
@@ -165,6 +169,8 @@ def pool_moments(pools: Pools) -> Moments:
         value_variance=pools.reward_variance_P / (2 * pools.reference_half),
         value_trials=2 * pools.reference_half,
         learning=_cost_of_learning(pools),
+        logit_norm2=pools.logit_norms2_PN.mean(-1),
+        reward_logit_norm2=(rewards * pools.logit_norms2_PN).mean(-1),
     )
 
 

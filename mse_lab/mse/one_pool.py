@@ -170,6 +170,7 @@ class Stack(NamedTuple):
     alike_QK: Ints  # k_z: how many of the differentiated have each one's reward.
     drawn_QK: Ints  # n_z: how many of all have each one's reward.
     gram_QKK: Floats  # <W_i, W_j>.
+    logits_QK: Floats  # Norms of the logits' scores of those; NaN where not recorded.
 
     @classmethod
     def of(cls, samples: Sequence[PromptSample]) -> Self:
@@ -182,7 +183,8 @@ class Stack(NamedTuple):
             for among in (rewards_QK, rewards_QN)
         )
         gram_QKK = np.stack([one.gram_KK for one in samples])
-        return cls(rewards_QN, rewards_QK, alike_QK, drawn_QK, gram_QKK)
+        logits_QK = np.stack([one.logit_norms2_N[one.scored_K] for one in samples])
+        return cls(rewards_QN, rewards_QK, alike_QK, drawn_QK, gram_QKK, logits_QK)
 
     @property
     def completions(self) -> int:
@@ -293,6 +295,7 @@ def sample_moments(stack: Stack) -> OnePoolMoments:
         total_Q = (weighted_QK * factors_QK).sum(-1)
         return np.asarray(total_Q / _falling(count, different))
 
+    logits_QK = stack.each_QK * stack.logits_QK
     value2_norm2 = mean(others_QK**2 - squares_QK, 3)
     variance_Q = rewards_QN.var(-1, ddof=1)
     return OnePoolMoments(
@@ -305,6 +308,8 @@ def sample_moments(stack: Stack) -> OnePoolMoments:
         value_variance=variance_Q / count,
         value_trials=np.full(len(rewards_QN), count),
         learning=_learning(stack),
+        logit_norm2=logits_QK.sum(-1) / count,
+        reward_logit_norm2=(logits_QK * rewards_QK).sum(-1) / count,
         value_by_norm2=mean(others_QK, 2),
         value_by_reward_norm2=mean(rewards_QK * others_QK, 2),
         value2_by_norm2=value2_norm2,

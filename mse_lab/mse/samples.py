@@ -46,6 +46,8 @@ _POWERS = {
     "value_variance": 2,
     "value_trials": 0,
     "learning": 2,
+    "logit_norm2": 1,
+    "reward_logit_norm2": 1,
     "value_by_norm2": 1,
     "value_by_reward_norm2": 1,
     "value2_by_norm2": 1,

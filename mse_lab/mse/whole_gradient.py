@@ -24,10 +24,14 @@ from mse_lab.mse.reference_noise import covariance_square_trace, product_spread
 def _of_blocks(pools: Pools) -> Floats:
     """The mean over blocks of each block's U-statistic, (P,); NaN where products are."""
     size = pools.largest_group
-    rewards_QG = pools.in_blocks(pools.rewards_PN).reshape(-1, size)
+    rewards_QG, logits_QG = (
+        pools.in_blocks(one_PN).reshape(-1, size)
+        for one_PN in (pools.rewards_PN, pools.logit_norms2_PN)
+    )
     alike_QG = (rewards_QG[..., None] == rewards_QG[:, None]).sum(-1)
     gram_QGG = pools.gram_PKGG.reshape(-1, size, size)
-    terms = gradient_terms(Stack(rewards_QG, rewards_QG, alike_QG, alike_QG, gram_QGG))
+    stack = Stack(rewards_QG, rewards_QG, alike_QG, alike_QG, gram_QGG, logits_QG)
+    terms = gradient_terms(stack)
     return np.asarray(terms.sum((-2, -1)).reshape(pools.prompts, pools.blocks).mean(-1))
 
 

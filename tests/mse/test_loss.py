@@ -125,6 +125,40 @@ def test_an_affine_baselines_aim_is_its_law_over_random_prompts(alpha, part):
         np.testing.assert_allclose(aim.noise, aims[size].noise, rtol=1e-12)
 
 
+@pytest.mark.parametrize("weight", ["score", "logits"])
+@pytest.mark.parametrize("few", [False, True], ids=["a run", "few completions"])
+def test_what_a_large_batch_weights_is_one_constant(few, weight):
+    """Sum s Z / sum s of all completions; the simulated logits' norms are ||W||."""
+    rng = np.random.default_rng(1)
+    design = choose(population(rng), np.arange(30))
+    drawn = Samples.of(design.sample(rng, 8)) if few else design.draw(rng, 64, 4, 8)
+    entry = {"name": "norm-weighted", "weight": weight, "over": "batch"}
+    if few:
+        rewards = np.concatenate(drawn.rewards)
+        norms2 = np.concatenate([np.diag(one.gram_KK) for [one] in drawn.blocks])
+    else:
+        rewards, norms2 = drawn.rewards_PN.ravel(), drawn.norms2_PN.ravel()
+    by = norms2 if weight == "score" else np.sqrt(norms2)
+    alpha = float(by @ rewards / by.sum())
+    table = table_of(drawn)
+    aims = find_aims(table, entry, [1, 4])
+    expected = find_aims(table, {"name": "constant", "alpha": alpha}, [1, 4])
+    for size, aim in aims.items():
+        assert aim.noise[0] == pytest.approx(expected[size].noise[0])
+        assert aim.noise[1] != pytest.approx(expected[size].noise[1], rel=1e-9)
+    assert [*aims] == [1, 4]
+    assert is_constant(entry)
+    assert not is_constant(entry | {"over": "group"})
+    assert find_aims(table, entry | {"weight": "length"}, [1]) == {}
+
+
+def test_logits_that_nobody_recorded_give_no_price():
+    pools = make_design(np.random.default_rng(0), 5).draw(np.random.default_rng(0), 8, 2, 4)
+    table = table_of(replace(pools, logit_norms2_PN=np.full((5, 8), np.nan)))
+    entry = {"name": "norm-weighted", "weight": "logits", "over": "batch"}
+    assert find_aims(table, entry, [1]) == {}
+
+
 def test_the_best_size_is_bracketed_where_cost_rises_at_the_last():
     rising = np.array([[1.0, 0.9], [1.3, 1.0]])
     assert is_bracketed([4, 13], rising, 256)

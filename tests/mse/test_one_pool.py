@@ -122,6 +122,8 @@ def figures_of(sample):
         found.zeta,
         found.value_variance,
         found.value_norm2,
+        found.logit_norm2,
+        found.reward_logit_norm2,
         *sample.gradient_D,
     ]
 
@@ -145,6 +147,8 @@ def truth_of(rewards_C, total):
         variance * norm2 + gradient @ gradient,
         variance / total,
         value * norm2,
+        PROBABILITY_C @ np.sqrt(norms2),
+        PROBABILITY_C @ (rewards_C * np.sqrt(norms2)),
         *gradient,
     ]
 
