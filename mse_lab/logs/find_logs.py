@@ -3,9 +3,7 @@
 A folder may hold checkpoints, data sets and other files beside the rollouts: what is of no
 known form is passed over, and counted. Files that are the same by device and inode, or byte
 by byte, are one file. Rollouts lie in one folder: where several below the one that is named
-hold some, of a training and its evaluations or of two trainings, they are to be named. So
-are the files of one training where a trainer's file of a later step is older than one of an
-earlier step.
+hold some, of a training and its evaluations or of two trainings, they are to be named.
 """
 
 import gzip
@@ -26,9 +24,6 @@ from mse_lab.logs.forms import Form, GivenColumns, recognise
 from mse_lab.logs.trl_state import State, find_state
 from mse_lab.records.plain_text import reading
 from mse_lab.records.rows import ROW_SUFFIXES, Faults, head_of, may_hold_rows
-
-# A folder that is copied has files of nearly one time, in any order.
-SECONDS_OF_A_COPY = 600
 
 
 @dataclass(frozen=True)
@@ -157,9 +152,7 @@ def find_logs(paths: Sequence[Path], given: GivenColumns) -> LogSource:
     files, left_out = _each_once([*known])
     heads = {file: known[file] for file in files}
     for path in paths:
-        found = [file for file in files if path in file.parents]
-        _refuse_several(path, found)
-        _refuse_older([file for file in found if heads[file][0].by_step])
+        _refuse_several(path, [file for file in files if path in file.parents])
     _refuse_mixture({file: form for file, (form, _) in heads.items()})
     if others:
         what = "file(s) that are no log: left out"
@@ -183,19 +176,6 @@ def _refuse_several(root: Path, files: Sequence[Path]) -> None:
             f"{root}: rollouts in {len(folders)} folders, {shorten(some, 300)}; name the "
             "one of the training, or its files"
         )
-
-
-def _refuse_older(files: Sequence[Path]) -> None:
-    """Refuse files of an older training, which the newer one did not write over."""
-    newest, newest_time = files[0] if files else Path(), 0.0
-    for file in files:
-        if (time := file.stat().st_mtime) < newest_time - SECONDS_OF_A_COPY:
-            raise InputError(
-                f"{file}: is older than {newest.name}, of an earlier step: an older "
-                "training's? Name the files of one training"
-            )
-        if time > newest_time:
-            newest, newest_time = file, time
 
 
 def _refuse_mixture(forms: Mapping[Path, Form]) -> None:

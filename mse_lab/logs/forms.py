@@ -40,7 +40,6 @@ class Form:
     weights: Mapping[str, float] = field(default_factory=dict)  # Of reward functions.
     given: frozenset[str] = frozenset()  # The names that the user gave.
     note: str = ""  # What its files do not say.
-    by_step: bool = False  # Whether a trainer writes a file for each step.
     blocks: bool = False  # Whether groups are blocks of neighbours, whatever their prompt.
     mixed: bool = False  # Whether the order within a step says nothing.
     numbers_are_parts: bool = False  # Whether all other columns are a reward function's.
@@ -97,7 +96,7 @@ def _trl(
     elif len(rewards) > 1 and pa.types.is_string(types["advantage"]) and not named:
         raise InputError(f"{where}: {which_rewards(rewards)}")
     columns |= {PART + name: name for name in rewards}
-    return Form("TRL", columns, by_step=True, blocks=True)
+    return Form("TRL", columns, blocks=True)
 
 
 def which_rewards(names: Sequence[str]) -> str:
@@ -130,26 +129,17 @@ def _verl(names: Collection[str]) -> Form | None:
         return None
     note = "special tokens are stripped: a completion that was cut does not show"
     columns = _VERL | ({"group": "uid"} if "uid" in names else {})
-    more: dict[str, Any] = {"by_step": True, "mixed": True, "numbers_are_parts": True}
-    return Form("verl", columns, note=note, outcome="acc", **more)
+    more: dict[str, Any] = {"mixed": True, "numbers_are_parts": True, "outcome": "acc"}
+    return Form("verl", columns, note=note, **more)
 
 
-def added_columns(
-    form: Form, columns: Mapping[str, Sequence[Any]]
-) -> tuple[list[str], list[str]]:
-    """Sort the columns that a reward function added: of numbers, and of anything else.
-
-    A column of nothing is neither.
-    """
-    used = {*form.columns.values(), *_NO_PARTS}
-    numbers, others = list[str](), list[str]()
+def added_columns(form: Form, columns: Mapping[str, Sequence[Any]]) -> dict[str, set[type]]:
+    """Give the columns that a reward function added, and the types of their values."""
     if not form.numbers_are_parts or "reward" not in form.columns:
-        return numbers, others
-    for name, values in columns.items():
-        kinds = {*map(type, values)} - {type(None)}
-        if name not in used and kinds:
-            (numbers if kinds <= {bool, int, float} else others).append(name)
-    return numbers, others
+        return {}
+    used = {*form.columns.values(), *_NO_PARTS}
+    added = {name: values for name, values in columns.items() if name not in used}
+    return {name: {*map(type, values)} - {type(None)} for name, values in added.items()}
 
 
 def _rows(names: Collection[str]) -> Form:

@@ -128,15 +128,26 @@ class _ById:
         return f", group={self.text} if neither" if self.log.identities - {"step"} else ""
 
     def joined_by_ids(self) -> Iterator[_Doubt]:
-        """Doubt that there are no groups, where an id would make some."""
-        if self.size_K.max() > 1 or "group" in self.log.source.form.given:
+        """Doubt groups of one, which an id would join, and any that a group's id would."""
+        if "group" in self.log.source.form.given:
             return
+        alone = self.size_K.max() == 1
         for column in [*self._others(), *({"group"} & {*self.table})]:
             values, name = self.table[column], column.removeprefix(OTHER)
-            if 1 < values.nunique() < len(values):
-                name = self.column("group") if column == "group" else name
+            name = self.column("group") if column == "group" else name
+            joins = alone or ("group" in name.lower() and column != "group")
+            keys = {"id": values, "step": self.table.get("step", 0)}
+            joined = number(pd.DataFrame(keys), "id", "step")
+            pairs = pd.DataFrame({"id": joined, "group": self.group_N}).drop_duplicates()
+            finer = len(pairs) > len(self.size_K)
+            if (
+                joins
+                and not finer
+                and values.nunique() > 1
+                and len(pairs) > joined.max() + 1
+            ):
                 yield (
-                    self.size_K == 1,
+                    self.size_K > 0,
                     f"and {name} is that of several",
                     f"--columns group={name} if it identifies a group, whatever its "
                     f"prompts{self._if_neither()}",

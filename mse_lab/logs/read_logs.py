@@ -51,6 +51,11 @@ from mse_lab.records.rows import (
     reading_rows,
 )
 
+_NUMBERS = {bool, int, float}
+
+# A folder that is copied has files of nearly one time, in any order.
+SECONDS_OF_A_COPY = 600
+
 OTHER = "others."  # Begins the name of the column of an id that is not used.
 
 
@@ -84,7 +89,9 @@ class _Reader:
     kinds: dict[str, type] = field(default_factory=dict)  # Of ids, in the file.
     texts: dict[int, int] = field(default_factory=dict)  # The text of an id, by hashes.
     seen: set[str] = field(default_factory=set)  # Names of a record that some row has.
-    words: set[str] = field(default_factory=set)  # Columns in which some cell is no number.
+    # Added columns of which some cell is a number, and some none.
+    numbers: set[str] = field(default_factory=set)
+    words: set[str] = field(default_factory=set)
     tables: list[pd.DataFrame] = field(default_factory=list)
 
     def read(
@@ -110,8 +117,10 @@ class _Reader:
 
     def _table(self, file: int, rows: Rows, form: Form) -> pd.DataFrame:
         """Give the numbers of some rows."""
-        numbers, words = added_columns(form, rows.columns)
-        self.words.update(words)
+        added = added_columns(form, rows.columns)
+        numbers = [name for name, kinds in added.items() if kinds and kinds <= _NUMBERS]
+        self.numbers |= {name for name, kinds in added.items() if kinds & _NUMBERS}
+        self.words |= {name for name, kinds in added.items() if kinds - _NUMBERS}
         records = read_records(
             rows, dict(form.columns) | {PART + name: name for name in numbers}
         )
@@ -187,23 +196,47 @@ class _Reader:
         table = pd.concat(self.tables, ignore_index=True) if self.tables else pd.DataFrame()
         if not len(table):
             raise InputError(f"{source.name}: no completions; let the trainer write some")
-        spoilt = [name for name in self.words if PART + name in table]
         left_out = [*_faults_left_out(faults)]
-        for name in spoilt:
-            what = f"column(s) hold numbers and texts: {one_line(name)} is no part"
-            left_out.append(LeftOut(1, what))
+        if mixed := sorted(self.words & self.numbers):
+            what = "column(s) hold numbers and texts, and are no part of the reward"
+            left_out.append(LeftOut(len(mixed), what, where=mixed[0]))
+        spoilt = [PART + name for name in mixed if PART + name in table]
+        if not source.asked:
+            _refuse_older(source, table)
         identities = self.identities or frozenset()
         for name in {"prompt", "group"} & {*table}:
             if name == "group" or "prompt_id" in identities:
                 _refuse_two_spellings({self.labels[one] for one in table[name].unique()})
         return Log(
             replace(source, left_out=[*source.left_out, *left_out]),
-            table.drop(columns=[PART + name for name in spoilt]),
+            table.drop(columns=spoilt),
             self.labels,
             identities,
             lost=len(faults.damaged),
             cut_off=bool(faults.early),
             partial=faults.partial,
+        )
+
+
+def _refuse_older(source: LogSource, table: pd.DataFrame) -> None:
+    """Refuse files of a folder that may be of two trainings: by steps, or by their age."""
+    if "step" not in table:
+        return
+    files, first = [*source.files], table.groupby("file")["step"].min()
+    again = table.drop_duplicates(["file", "step"])
+    for step in again["step"][again["step"].duplicated()][:1]:
+        some = [files[one].name for one in again["file"][again["step"] == step]]
+        raise InputError(
+            f"{source.name}: step {step} comes in {shorten(' and '.join(some))}: of two "
+            "trainings? Name the files of one"
+        )
+    ordered = [files[one] for one in first.sort_values(kind="stable").index]
+    times = [file.stat().st_mtime for file in ordered]
+    for at in np.flatnonzero(np.maximum.accumulate(times) - times > SECONDS_OF_A_COPY)[:1]:
+        newer = ordered[int(np.argmax(times[:at]))].name
+        raise InputError(
+            f"{ordered[at]}: is older than {newer}, of an earlier step: an older "
+            "training's? Name the files of one training"
         )
 
 

@@ -91,6 +91,15 @@ def test_files_of_an_older_training_are_refused(tmp_path):
     assert numbers_of(read(files))["completions"] == 3
 
 
+def test_a_step_of_two_files_is_of_two_trainings(tmp_path):
+    for name in "ab":
+        lines = [{"prompt_id": name, "step": 1, "reward": n} for n in range(2)]
+        write_lines(tmp_path / f"{name}.jsonl", lines)
+    with pytest.raises(InputError, match=r"step 1 comes in a\.jsonl and b\.jsonl: of two"):
+        read(tmp_path)
+    assert numbers_of(read([*tmp_path.iterdir()]))["groups"] == 2
+
+
 def test_names_go_escaped_to_the_screen(tmp_path):
     folder = tmp_path / "run\x1b[1m"
     put(write_lines(folder / "a.jsonl", ROWS), "train.jsonl", '{"question": "a"}\n')

@@ -193,6 +193,11 @@ REFUSED = {
         "and group_id is that of several: --columns group=group_id if it identifies"),
     "a group of other prompts": (lines("reward", "step", "group=id", **HARNESS), "",
         "and group is that of several: --columns group=group"),
+    "a group of some other prompts": (
+        lines("reward", "step", "group_id=id",
+            prompt=lambda row: f"Mend /ws-{row['id']}-{row['place'] // 2}."), "",
+        "has 2 completions, and group_id is that of several",
+    ),
     "a reward in late lines": (late(reward=1.0), "", "line 101: has reward, and the first"),
     "a completion in late lines": (late(completion="a"), "", "line 101: has completion"),
     "one id in two types": (lines("reward", prompt_id=lambda row: str(row["id"])

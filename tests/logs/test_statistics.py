@@ -334,6 +334,10 @@ def test_which_part_is_the_outcome(tmp_path):
     assert [part.name for part in found.parts] == ["acc", "overlong"]
     assert found.told
     assert summarise(tmp_path, groups_of([0, 1])).parts is None
+    verl[3]["acc"] = "yes"
+    mixed = summarise(tmp_path, verl)
+    assert mixed.parts.outcome == "overlong"
+    assert mixed.notes[0].startswith("1 column(s) hold numbers and texts, and are no part")
 
 
 def test_what_verdicts_say(tmp_path):
