@@ -376,6 +376,7 @@ class Case:
 
     make: Callable[[], Design]
     size: float = math.inf  # How many prompts there are, where they are a set.
+    one_in: int | None = None  # How rare the kind is whose prompts alone tell the verdict.
 
     @cached_property
     def whole(self) -> Design:
@@ -407,11 +408,15 @@ VERDICTS = {
     "yours costs 4% more": Case(partial(where_eight_costs, 0.04)),
     "yours costs 6% more": Case(partial(where_eight_costs, 0.06)),
     **{
-        f"1 in {one_in}, scores x{size}": Case(partial(with_rare, one_in, size))
+        f"1 in {one_in}, scores x{size}": Case(
+            partial(with_rare, one_in, size), one_in=one_in
+        )
         for one_in, size in ((20, 2), (20, 3), (40, 4), (100, 6))
     },
     **{
-        f"8 but for 1 in {one_in}, x{size}": Case(partial(with_rare, one_in, size, EIGHT))
+        f"8 but for 1 in {one_in}, x{size}": Case(
+            partial(with_rare, one_in, size, EIGHT), one_in=one_in
+        )
         for one_in, size in ((20, 3), (30, 3), (50, 3), (100, 5))
     },
     "two opposed halves": Case(opposed),

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import combinations_with_replacement
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from claimed_runs import is_true
 from mse_lab.answers import statements as s
@@ -206,19 +206,28 @@ class Truth:
         of_trl = name == TRAINERS_DEFAULT or str(name).startswith("grpo-std(eps=0.0001")
         estimator = TRL if of_trl else find_estimator(name)
         if estimator.affine is not None:
-            return self._affine_aim(*estimator.affine, size)
+            return self.affine_aim(*estimator.affine, size)
         if not self._is_known(estimator, size):
             return None
         direction = self.direction(estimator, size)
         return Aim(*map(np.atleast_1d, Aim.of(direction, self.constants, size)))
 
-    def _affine_aim(self, alpha: float, lam: float, size: int) -> Aim:
+    def affine_aim(self, alpha: float, lam: float, size: int) -> Aim:
         """By E||g_hat||^2 of a group at the baseline alpha + lam m."""
         constants, moments = self.constants, self.moments
         fixed = moments.constant_baseline(alpha + lam * moments.value).mean()
         spread = moments.variance * moments.norm2 + moments.gradient2
         noise = size * constants.c1 + fixed + lam**2 * spread.mean() / max(size - 1, 1)
         return Aim(noise, constants.gradient2, constants.gradient2, None)
+
+    def best_affine(self, size: int) -> tuple[float, float]:
+        """The alpha and lambda of least cost, found by search; lambda is 0 at G = 1."""
+        groups = float(size > 1)
+        alpha, lam = optimize.minimize(
+            lambda two: self.affine_aim(two[0], groups * two[1], size).noise.item(),
+            [self.moments.value.mean(), 0.0],
+        ).x
+        return float(alpha), groups * float(lam)
 
     def price(self, name: EstimatorEntry, size: int, advice: Advice) -> float:
         """Cost of an estimator over that of the ladder's first row; NaN where unknown."""

@@ -3,21 +3,26 @@
     python tests/benchmarks/levels.py [NAME ...] [--runs 400] [--quick] [--fresh]
 
 Prompts are drawn from populations whose constants are known, as `advise` looks at them,
-until the verdict on TRL's defaults (groups of 8, grpo-std) is to keep or to change the
-size, or 6,496 completions are spent. The verdict is held against the exact costs of the
-defaults' loss, the numbers beside it against those of the loss that they are said of, at
-N = 64 and 1,024 completions a step, and where N is unknown (0); one draw serves all three.
-`results/stopping/verdicts.csv` has a row for each population and N; those that are there
-with as many runs are left as they are, unless they are named. `--quick` makes
-twenty runs of each and writes nothing. Columns, in percent of the runs unless another unit
-is given:
+until the verdict on TRL's defaults (groups of 8, grpo-std) is to keep or to change them, or
+6,496 completions are spent. Verdicts are asked for on a trainer that takes group sizes
+alone, and on one that takes fitted baselines besides. They are held against the exact
+costs of the defaults' loss and of the baselines, the numbers beside them against those of
+the loss that they are said of, at N = 64 and 1,024 completions a step, and where N is
+unknown (0); one draw serves all. `results/stopping/verdicts.csv` has a row for each
+population, trainer and N; those that are there with as many runs are left as they are,
+unless they are named. `--quick` makes twenty runs of each and writes nothing. Columns, in
+percent of the runs unless another unit is given:
 
+    takes         what the trainer takes
     of_loss       said of the user's loss, else of GRPO-type
-    regret        what G = 8 costs beyond the best size, in truth, steps or completions
+    regret        what G = 8 costs beyond the best, in truth, steps or completions
+    asks_batch    no verdict, for it depends on N
     completions   the median number, and the 90% quantile
     false_keep    kept, though it costs more than 5% more
+    beyond_doubt  kept so, though the kind that it lacks is no rarer than is said with it
     false_change  changed, though it costs at most 5% more
-    wrong_size    changed to a size that costs more than 5% more than the best
+    wrong_change  changed to what costs no less than what is in use
+    wrong_size    changed to what costs more than 5% more than the best
     bound_false   what G = 8 costs at most, or at least, is not so
     saves         the median of what a change is said to save
     saves_held    how often its interval held, of those that are said
@@ -31,7 +36,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -40,6 +45,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import VERDICTS, Case
 from mse_lab.config.training import DEFAULT
+from mse_lab.mse.baseline import Baseline
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import Question, Ruling, decide
 from mse_lab.mse.samples import Samples
@@ -54,7 +60,39 @@ STEPS = (0, 64, 1024)
 TRL = Question(DEFAULT.estimator, DEFAULT.group_size)
 PRESENT, TOLERANCE, SIZES = TRL.present, TRL.tolerance, TRL.compared
 MOST_GRADED = 23
-KEYS = ["design", "completions_per_step"]
+LOSS = "grpo-std(eps=0.0001)"
+FITTED = (1, 2, 4, PRESENT)  # Sizes at which a trainer takes a fitted baseline.
+TAKES = {"sizes": (), "baselines": FITTED}
+KEYS = ["design", "takes", "completions_per_step"]
+
+
+class Exact(NamedTuple):
+    """Exact costs at some N, over those of the present size by the same loss."""
+
+    sizes: dict[bool, dict[int, float]]  # Of the user's loss (True), and of GRPO-type.
+    truth: Truth
+    completions: float
+    best: dict[int, tuple[float, float]]  # The best baseline at each size.
+
+    @classmethod
+    def of(
+        cls, truth: Truth, completions: float, best: dict[int, tuple[float, float]]
+    ) -> Self:
+        """Price sizes."""
+        # Compositions of graded rewards are too many in large groups, which cost more.
+        some = [size for size in SIZES if truth.binary or size <= MOST_GRADED]
+        sizes = {
+            True: truth.costs(LOSS, some, PRESENT, completions),
+            False: truth.costs("grpo", SIZES, PRESENT, completions),
+        }
+        return cls(sizes, truth, completions, best)
+
+    def fitted(self, size: int, baseline: Baseline | None, *, of_loss: bool) -> float:
+        """Price a baseline as it is typed, or the best one."""
+        two = baseline and (baseline.alpha, baseline.lam)
+        aim = self.truth.affine_aim(*(two or self.best[size]), size)
+        base = self.truth.aim(LOSS if of_loss else "grpo", PRESENT)
+        return float((aim.cost(self.completions) / base.cost(self.completions)).item())
 
 
 class Ended(NamedTuple):
@@ -62,62 +100,67 @@ class Ended(NamedTuple):
 
     ruling: Ruling
     completions: int
-    exact: dict[bool, dict[int, float]]  # `exact_costs`.
+    exact: Exact
+    fitted: tuple[int, ...]  # Sizes at which the trainer takes a fitted baseline.
+    one_in: int | None  # How rare the kind of prompts is that the rest does not tell of.
 
-    @property
-    def costs(self) -> dict[int, float]:
-        """Exact costs of the user's loss, over the present size's."""
-        return self.exact[True]
+    def least(self, *, of_loss: bool = True) -> float:
+        """The least cost of all that the trainer takes."""
+        fitted = [self.exact.fitted(one, None, of_loss=of_loss) for one in self.fitted]
+        return min([*self.exact.sizes[of_loss].values(), *fitted])
 
-    @property
-    def costs_said(self) -> dict[int, float]:
-        """Those of the loss that the numbers beside the verdict are said of."""
-        return self.exact[self.ruling.of_loss]
+    def cost(self, *, of_loss: bool = True) -> float:
+        """The cost of what is set."""
+        ruling = self.ruling
+        if ruling.baseline:
+            return self.exact.fitted(ruling.set_to, ruling.baseline, of_loss=of_loss)
+        return self.exact.sizes[of_loss].get(ruling.set_to, math.inf)
 
     @property
     def regret(self) -> float:
-        """What the present size costs beyond the best."""
-        return 1 / min(self.costs.values()) - 1
+        """What is in use costs so much beyond the best."""
+        return 1 / self.least() - 1
 
     @property
     def false_keep(self) -> bool:
-        """Whether it keeps a size that costs more than is all right."""
+        """Whether it keeps what costs more than is all right."""
         return self.ruling.verdict == "keep" and self.regret > TOLERANCE
 
     @property
+    def beyond_doubt(self) -> bool:
+        """Whether it does, and what it says of kinds that it cannot know is no excuse."""
+        said = self.ruling.unless_one_in or 0
+        return self.false_keep and (self.one_in is None or self.one_in <= said)
+
+    @property
     def false_change(self) -> bool:
-        """Whether it changes a size that is all right."""
+        """Whether it changes what is all right."""
         return self.ruling.verdict == "change" and self.regret <= TOLERANCE
 
     @property
+    def wrong_change(self) -> bool:
+        """Whether it changes to what costs as much or more."""
+        return self.ruling.verdict == "change" and self.cost() >= 1
+
+    @property
     def wrong_size(self) -> bool:
-        """Whether the size to set costs more than is all right."""
-        best, cost = min(self.costs.values()), self.costs.get(self.ruling.set_to, math.inf)
-        return self.ruling.verdict == "change" and cost / best - 1 > TOLERANCE
+        """Whether what is set costs more than is all right."""
+        beyond = self.cost() / self.least() - 1
+        return self.ruling.verdict == "change" and beyond > TOLERANCE
 
     @property
     def bound_false(self) -> bool:
-        """Whether what the present size costs at most, or at least, is not so."""
-        regret = 1 / min(self.costs_said.values()) - 1
-        return not self.ruling.at_least <= regret <= self.ruling.at_most
+        """Whether what is in use costs at most, or at least, is not so."""
+        ruling = self.ruling
+        regret = 1 / self.least(of_loss=ruling.of_loss) - 1
+        return not ruling.at_least <= regret <= ruling.at_most
 
     @property
     def saving_held(self) -> bool:
         """Whether what a change saves lies in its interval, where that is said."""
         saves = self.ruling.saves
-        true = 1 - self.costs_said[self.ruling.set_to]
+        true = 1 - self.cost(of_loss=self.ruling.of_loss)
         return saves is not None and saves.low <= true <= saves.high
-
-
-def exact_costs(design: Design, completions: float) -> dict[bool, dict[int, float]]:
-    """Exact costs of group sizes: of the user's loss (True), of GRPO-type (False)."""
-    truth, loss = Truth(design), "grpo-std(eps=0.0001)"
-    # Compositions of graded rewards are too many in large groups, which cost more.
-    sizes = [size for size in SIZES if truth.binary or size <= MOST_GRADED]
-    return {
-        True: truth.costs(loss, sizes, PRESENT, completions),
-        False: truth.costs("grpo", SIZES, PRESENT, completions),
-    }
 
 
 def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
@@ -136,11 +179,15 @@ def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
         yield drawn
 
 
+Asked = tuple[str, float]  # What the trainer takes, and N.
+ASKED: list[Asked] = [(takes, steps) for takes in TAKES for steps in STEPS]
+
+
 def run_until(
-    case: Case, rng: np.random.Generator, steps: Sequence[float] = STEPS
-) -> dict[float, tuple[Ruling, int]]:
-    """Draw prompts until there is a verdict at each N or no more look; and how many."""
-    whole, found, left = case.whole, {}, set(steps)
+    case: Case, rng: np.random.Generator, asked: Sequence[Asked] = ASKED
+) -> dict[Asked, tuple[Ruling, int]]:
+    """Draw prompts until there is each verdict that is asked for, or no more look."""
+    whole, found, left = case.whole, {}, {*asked}
     if case.size < math.inf:
         index = rng.permutation(whole.prompts)
     else:
@@ -148,11 +195,12 @@ def run_until(
     for blocks in draw_looks(choose(whole, index), rng):
         samples = Samples.of(blocks)
         table = PromptTable.of_samples(samples, case.size)
-        for completions in sorted(left):
-            question = TRL._replace(completions=completions)
+        for one in sorted(left):
+            takes, completions = one
+            question = TRL._replace(completions=completions, fitted=TAKES[takes])
             decision = decide(table, question)
-            found[completions] = decision.ruling, samples.completions
-            left -= {completions} if decision.stop else set()
+            found[one] = decision.ruling, samples.completions
+            left -= {one} if decision.stop else set()
         if not left:
             break
     return found
@@ -164,7 +212,7 @@ def percent(truths) -> str:
     return f"{100 * np.mean(found):.1f}" if found else ""
 
 
-def row_of(name: str, completions: int, answers: list[Ended]) -> dict[str, object]:
+def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
     """Make a population's row of the table."""
     verdicts = Counter(one.ruling.verdict for one in answers)
     changes = [one for one in answers if one.ruling.verdict == "change"]
@@ -174,20 +222,24 @@ def row_of(name: str, completions: int, answers: list[Ended]) -> dict[str, objec
     most = [bound for bound in bounds if math.isfinite(bound)]
     return {
         "design": name,
-        "completions_per_step": completions,
+        "takes": asked[0],
+        "completions_per_step": asked[1],
         "runs": len(answers),
         "of_loss": percent(one.ruling.of_loss for one in answers),
         "regret": f"{100 * answers[0].regret:.1f}",
         "keep": percent(one.ruling.verdict == "keep" for one in answers),
         "change": percent(one.ruling.verdict == "change" for one in answers),
         "cannot_tell": f"{100 * verdicts['cannot tell'] / len(answers):.1f}",
+        "asks_batch": percent(one.ruling.asks_batch for one in answers),
         "completions": int(np.median(drawn)),
         "completions_90": int(np.quantile(drawn, 0.9)),
         "false_keep": percent(one.false_keep for one in answers),
+        "beyond_doubt": percent(one.beyond_doubt for one in answers),
         "false_change": percent(one.false_change for one in answers),
+        "wrong_change": percent(one.wrong_change for one in answers),
         "wrong_size": percent(one.wrong_size for one in answers),
         "bound_false": percent(one.bound_false for one in answers),
-        "saves": f"{100 * np.median(saved):.0f}" if saved else "",
+        "saves": f"{100 * np.nanmedian(saved):.0f}" if saved else "",
         "saves_held": percent(one.saving_held for one in changes if one.ruling.saves),
         "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
     }
@@ -196,12 +248,15 @@ def row_of(name: str, completions: int, answers: list[Ended]) -> dict[str, objec
 def measure(name: str, runs: int) -> list[dict[str, object]]:
     """Measure a population at each N: make its rows."""
     case, rng = VERDICTS[name], np.random.default_rng(0)
-    exact = {steps: exact_costs(case.whole, steps) for steps in STEPS}
+    truth = Truth(case.whole)
+    best = {size: truth.best_affine(size) for size in FITTED}
+    exact = {steps: Exact.of(truth, steps, best) for steps in STEPS}
     found = [run_until(case, rng) for _ in range(runs)]
     rows = []
-    for steps in STEPS:
-        answers = [Ended(*one[steps], exact[steps]) for one in found]
-        rows.append(row_of(name, steps, answers))
+    for asked in ASKED:
+        takes, steps = asked
+        rest = exact[steps], TAKES[takes], case.one_in
+        rows.append(row_of(name, asked, [Ended(*one[asked], *rest) for one in found]))
     return rows
 
 
@@ -217,7 +272,8 @@ def replace_row(path: Path, row: dict[str, object]) -> None:
     kept, order, new = read(path), [*VERDICTS], pd.DataFrame([row]).astype(str)
     others = (kept[KEYS] != new[KEYS].iloc[0]).any(axis=1)
     table = pd.concat([kept[others], new])
-    place = [table.design.map(order.index), table.completions_per_step.astype(int)]
+    place = [table.design.map(order.index), table.takes.map([*TAKES].index)]
+    place.append(table.completions_per_step.astype(int))
     table = table.iloc[np.lexsort(place[::-1])]
     table.to_csv(path, index=False, lineterminator="\n")
 
