@@ -7,6 +7,8 @@ known. Of several runs, or at the checkpoints of a training, there is a line for
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from mse_lab.commands.command_line import (
     RESULTS,
     ROOT,
     Parser,
+    compare_runs,
     completions,
     find_run,
     load_probes,
@@ -89,9 +92,24 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.advice_report import say_advice
 
     advice = _read(run, probe and name, arguments)
-    print(say_advice(advice, as_json=arguments.json))
     keep_advice_of_run(run, advice)
+    print(say_advice(*_head([advice], [run], [name], arguments), as_json=arguments.json))
     return 0
+
+
+def _head(
+    advices: list[Advice], runs: list[Path], names: list[str], arguments: Namespace
+) -> list[Advice]:
+    """Say first what has changed since runs were made; in JSON as the first warning."""
+    each = [compare_runs([run], [name]) for run, name in zip(runs, names, strict=True)]
+    if not arguments.json:
+        for since in each:
+            since.say()
+        return advices
+    return [
+        replace(advice, warnings=(*since.changed, *since.notes, *advice.warnings))
+        for advice, since in zip(advices, each, strict=True)
+    ]
 
 
 def _read(run: Path, probe: str | None, arguments: Namespace) -> Advice:
@@ -122,20 +140,26 @@ def compare(arguments: Namespace, anew: bool) -> int:
         )
     from mse_lab.results.folder import ADVICE
 
-    advices: dict[str, Advice | str] = {}
-    for name in arguments.names:
+    names, runs, advices = list(dict.fromkeys(arguments.names)), [], []
+    for name in names:
         run, probe = _find_results(name, arguments)
         standing = next(filter(_stands, (run, run / ADVICE)), None)
         if standing is None:
             raise InputError(
                 f"{run}: no finished run; measure it with {COMMAND_PREFIX} advise {name}"
             )
-        advices[name] = _read(standing, probe and name, arguments)
-    _show_lines(arguments, "run", advices)
+        if standing != run and (changed := compare_runs([standing], [name]).changed):
+            raise InputError(changed[0])  # As where `advise` would go on with it.
+        runs.append(standing)
+        advices.append(_read(standing, probe and name, arguments))
+    headed = _head(advices, runs, names, arguments)
+    _show_lines(arguments, "run", dict(zip(names, headed, strict=True)))
     return 0
 
 
-def _show_lines(arguments: Namespace, what: str, advices: dict[str, Advice | str]) -> None:
+def _show_lines(
+    arguments: Namespace, what: str, advices: Mapping[str, Advice | str]
+) -> None:
     from mse_lab.report.advice_report import advice_lines, advice_list
     from mse_lab.report.rendering import screen_width
 

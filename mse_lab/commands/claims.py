@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import Parser, output_folder
+from mse_lab.commands.command_line import Parser, compare_runs, existing_runs, output_folder
 
 HELP = "the paper's statements, judged by runs"
 
@@ -18,8 +18,10 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.claims_report import claims_screen, write_claims
     from mse_lab.results.finished_run import read_run
 
-    runs = [read_run(folder) for folder in arguments.runs]
+    folders = existing_runs(arguments.runs)
+    runs = [read_run(folder) for folder in folders]
     judged = judge_runs(runs)
+    compare_runs(folders, arguments.runs).say()
     print(claims_screen(judged))
     for run in runs:
         folder = output_folder(run.folder)

@@ -1,11 +1,12 @@
 """What commands share: kinds of arguments, and the runs and probes that they name."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from mse_lab.console import show_status
+from mse_lab.console import COMMAND_PREFIX, show_status
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.project import EXAMPLES, PROJECT
 
@@ -38,15 +39,44 @@ def find_run(name: str) -> Path:
     return next(runs, (folders or paths)[0])
 
 
-def existing_run(name: str) -> Path:
-    """Find a run that is there."""
-    run = find_run(name)
-    if not run.exists():
-        places = RESULTS, ROOT / "results", EXAMPLES
-        known = sorted({run for place in places for run in finished_runs(place)})
-        text = f"{shorten(name)}: no finished run; {nearest(name, known)}"
-        raise argparse.ArgumentTypeError(text)
-    return run
+def existing_runs(names: Sequence[str]) -> list[Path]:
+    """Find runs that are there."""
+    for name, run in ((name, find_run(name)) for name in names):
+        if not run.exists():
+            places = RESULTS, ROOT / "results", EXAMPLES
+            known = sorted({run for place in places for run in finished_runs(place)})
+            raise InputError(f"{shorten(name)}: no finished run; {nearest(name, known)}")
+    return [find_run(name) for name in names]
+
+
+class Since(NamedTuple):
+    """What is known of some runs since they were made."""
+
+    changed: list[str]  # What has changed, a line for each run of which anything has.
+    notes: list[str]  # What is not here to compare.
+
+    def say(self) -> None:
+        """Print what has changed first of all; on standard error what was not compared."""
+        print(*self.notes, sep="\n", end="\n" * bool(self.notes), file=sys.stderr)
+        print(*self.changed, sep="\n", end="\n" * bool(self.changed))
+
+
+def compare_runs(runs: Sequence[Path], names: Sequence[str]) -> Since:
+    """Compare runs with what they were made of; each has a name, maybe its probe's."""
+    from mse_lab.results.folder import ResultsFolder
+    from mse_lab.run.changes import find_changes
+
+    since = Since([], [])
+    for run, name in zip(runs, names, strict=True):
+        results = ResultsFolder(run)
+        changes = find_changes(run, [name, results.name], ROOT)
+        made = f"{run} was measured {results.when}"
+        if changes.changed:
+            anew = f"{COMMAND_PREFIX} run with --fresh measures anew"
+            since.changed.append(f"{made}; since then changed: {changes.changed}; {anew}")
+        if changes.unknown:
+            since.notes.append(f"{made}; not compared since: {changes.unknown}")
+    return since
 
 
 def finished_runs(results: Path) -> list[str]:
@@ -154,7 +184,7 @@ class Parser(argparse.ArgumentParser):
     def add_run(self, name: str, nargs: str | None = None) -> None:
         """Add a finished run, or several."""
         help = "a folder of results, or a probe's name or file"
-        self.add_argument(name, nargs=nargs, type=existing_run, metavar="RUN", help=help)
+        self.add_argument(name, nargs=nargs, metavar="RUN", help=help)
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:

@@ -4,7 +4,7 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from mse_lab.commands.command_line import Parser, find_run, output_folder
+from mse_lab.commands.command_line import Parser, compare_runs, existing_runs, output_folder
 
 HELP = "Figure 4 from finished runs"
 
@@ -28,18 +28,21 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.phase_diagram import compose_phase, read_dots
     from mse_lab.results.finished_run import read_tables
 
-    folders = arguments.runs or [find_run(name) for name in FIGURE_4_RUNS]
+    names = arguments.runs or FIGURE_4_RUNS
+    folders = existing_runs(names)
     # Figures of a user's runs lie in the folder of the first one.
-    target = output_folder(arguments.runs[0]) if arguments.runs else Path("figures")
+    target = output_folder(folders[0]) if arguments.runs else Path("figures")
     if arguments.phase:
         draw = partial(compose_phase, read_dots(folders))
     else:
         draw = partial(compose, [read_tables(folder) for folder in folders])
     stem = target / ("phase" if arguments.phase else "figure4")
     files = [Path(f"{stem}.png"), Path(f"{stem}.pdf")]
-    for output in [arguments.out] if arguments.out else files:
+    outputs = [arguments.out] if arguments.out else files
+    for output in outputs:
         save_figure(draw, output, dark=arguments.dark)
-        print(f"{output} written")
+    compare_runs(folders, names).say()
+    print(*(f"{output} written" for output in outputs), sep="\n")
     if not arguments.runs:
         print(
             f"of {', '.join(FIGURE_4_RUNS)} in {folders[0].parents[1]}; RUN... draws others"

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import Parser, output_folder
+from mse_lab.commands.command_line import Parser, compare_runs, existing_runs, output_folder
 
 HELP = "one page about runs, in HTML"
 
@@ -17,7 +17,10 @@ def execute(arguments: Namespace) -> int:
     """Write the page."""
     from mse_lab.report.page import write_report
 
-    output = arguments.out or output_folder(arguments.runs[0]) / "report.html"
-    write_report(arguments.runs, output)
+    runs = existing_runs(arguments.runs)
+    output = arguments.out or output_folder(runs[0]) / "report.html"
+    since = compare_runs(runs, arguments.runs)
+    write_report(runs, output, since.changed)
+    since.say()
     print(f"{output} written")
     return 0

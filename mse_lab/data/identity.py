@@ -1,21 +1,38 @@
-"""Identity: a digest of foreign code, so that no run mixes two versions of it.
+"""Identity: digests of all that a measurement depends on, so that no two are mixed.
 
-The digest of a function covers its code, its default arguments, and the source of its file.
-It does not cover what that file imports, nor the values that a function reads from outside:
-variables, files, servers.
+Of prompts these are of the texts and rows; of a checkpoint, of the Hub's commit or of the
+files that decide what it computes (names, sizes and content, not dates); of a function, of
+its code, its default arguments and the source of its file. What that file imports, and the
+values that a function reads from outside, are not covered: variables, files, servers.
 """
 
 import hashlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import CodeType, EllipsisType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mse_lab.errors import InputError, in_short, shorten
+
+if TYPE_CHECKING:
+    from mse_lab.data.prompts import Prompt
 
 UNKNOWN_IDENTITY = (
     "unknown: "  # Start of an identity that cannot be determined; the reason follows.
 )
+
+# Files of a checkpoint that decide what it computes, and those that its trainer leaves.
+DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
+TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
+
+BLOCK = 2**20  # Bytes that are read at a time.
 
 
 def digest(value: Any) -> str:
@@ -23,11 +40,138 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _source(function: Callable[..., Any]) -> str | None:
-    """Hash the file that a function was written in; None where there is none."""
-    module = sys.modules.get(str(getattr(function, "__module__", None)))
-    file = getattr(module, "__file__", None)
-    return None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+def digest_arrays(arrays: Mapping[str, NDArray[Any]], *others: Any) -> str:
+    """Hash named arrays by their types, shapes and bytes, with other values before them."""
+    parts = [
+        [name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
+        for name, array in sorted(arrays.items())
+    ]
+    return digest([*others, parts])
+
+
+def tensor_bytes(tensor: Any) -> bytes:
+    """Give the bytes of a tensor of torch, of any type and on any device."""
+    flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    content: bytes = flat.view(sys.modules["torch"].uint8).numpy().tobytes()
+    return content
+
+
+def as_plain(value: Any) -> Any:
+    """Write a value that JSON has not: exactly, an array or tensor by its bytes.
+
+    >>> as_plain(np.int64(3)), as_plain(Decimal("0.10"))
+    (3, ['Decimal', '0.10'])
+    """
+    kind = type(value).__name__
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, date | time | timedelta | Decimal):
+        return [kind, str(value)]
+    if isinstance(value, bytes):
+        return [kind, hashlib.sha256(value).hexdigest()]
+    if isinstance(value, np.generic) and not value.dtype.hasobject:
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.dtype.hasobject else digest_arrays({kind: value})
+    if kind == "NAType":  # Missing in a data frame of pandas.
+        return [kind]
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())
+    if isinstance(value, tensor):
+        content = hashlib.sha256(tensor_bytes(value)).hexdigest()
+        return [kind, str(value.dtype), list(value.shape), content]
+    raise TypeError(f"{kind} is no plain value")
+
+
+def plain_text(prompt: "Prompt", value: Any) -> str:
+    """Write a value of a prompt's row as JSON, alike in every process; or refuse it."""
+    try:
+        return json.dumps(value, default=as_plain)
+    except (TypeError, ValueError, RecursionError, RuntimeError) as error:
+        raise InputError(
+            f"prompt {shorten(prompt.id)}: its row has a value that cannot be compared "
+            f"({in_short(error)}); give texts, numbers, lists, mappings and arrays, or "
+            "leave that column out"
+        ) from None
+
+
+def identify_prompts(prompts: Sequence["Prompt"]) -> dict[str, str]:
+    """Hash the texts and rows of prompts."""
+    rows = [plain_text(one, [one.text, dict(one.record)]) for one in prompts]
+    text = f"[{', '.join(rows)}]"
+    return {"set of prompts": hashlib.sha256(text.encode()).hexdigest()}
+
+
+class Checkpoint(Protocol):
+    """Where a checkpoint lies: in a folder, or a repository of the Hub."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder; None if it is not fetched yet."""
+
+    @property
+    def commit(self) -> str:
+        """The Hub's, if it was fetched from there."""
+
+    def cached(self, file: str) -> Path | None:
+        """Find one of its files in the Hub's cache."""
+
+    def refuse(self, reason: object, remedy: str) -> InputError:
+        """Say why it cannot be used."""
+
+
+def _digest_folder(folder: Path) -> str:
+    hashed = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file():
+            hashed.update(json.dumps([path.name, path.stat().st_size]).encode())
+            with path.open("rb") as file:
+                while block := file.read(BLOCK):
+                    hashed.update(block)
+    return f"sha256:{hashed.hexdigest()}"
+
+
+def identify_checkpoint(location: Checkpoint, file: str = "config.json") -> str:
+    """Identify a checkpoint by its commit (empty if not cached) or its folder's hash."""
+    if location.commit:
+        return location.commit
+    if location.folder is None:
+        cached = location.cached(file)
+        # The cache keeps a commit's files in `snapshots/<commit>`.
+        return cached.parent.name if cached is not None else ""
+    try:
+        return _digest_folder(location.folder)
+    except OSError as error:
+        name = Path(error.filename or "a file").name
+        raise location.refuse(
+            f"{name}: {error.strerror}", "give files that may be read"
+        ) from None
+
+
+class Coded(Protocol):
+    """An estimator, which may be the user's."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def code(self) -> str:
+        """The identity of the user's code; empty for one of ours."""
+
+
+def identify_code(estimators: Sequence[Coded], reward: str = "") -> dict[str, str]:
+    """Give the identity of each part of the user's own code, by the part's name."""
+    codes = {"reward": reward} | {f"estimator {one.name}": one.code for one in estimators}
+    return {part: code for part, code in codes.items() if code}
+
+
+def _file_of(module: object) -> str | None:
+    """Hash the file of a module that is loaded; None where there is none.
+
+    What is typed at a prompt, in a notebook or on standard input is in no file.
+    """
+    file = Path(getattr(sys.modules.get(str(module)), "__file__", None) or "")
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
 
 def _describe(value: Any) -> Any:
@@ -53,7 +197,7 @@ def identify_function(function: Callable[..., Any]) -> str:
         getattr(function, f"__{what}__", None)
         for what in ("code", "closure", "self", "defaults", "kwdefaults")
     )
-    source = _source(function)
+    source = _file_of(getattr(function, "__module__", None))
     if source is None or code is None or values:
         return f"{UNKNOWN_IDENTITY}give a function of a file, without variables around it"
     if bound is not None:
@@ -67,7 +211,5 @@ def identify_function(function: Callable[..., Any]) -> str:
 
 def identify_named(function: Callable[..., Any], name: str) -> str:
     """Identify a function that was imported as `module:function` by its module's file."""
-    module = sys.modules.get(name.partition(":")[0])
-    file = getattr(module, "__file__", None)
-    named = None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    return digest([name, named, _source(function)])
+    own = _file_of(getattr(function, "__module__", None))
+    return digest([name, _file_of(name.partition(":")[0]), own])

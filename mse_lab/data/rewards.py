@@ -15,7 +15,7 @@ import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.data.foreign_code import load_extra, load_function
-from mse_lab.data.identity import identify_named
+from mse_lab.data.identity import identify_named, plain_text
 from mse_lab.data.mathematics import GaveUp, are_equal
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.reward_functions import Ids, UserReward
@@ -213,7 +213,7 @@ def reward_kind(prompt: Prompt, reward: Reward) -> str:
     known = {key: value for key, value in prompt.record.items() if key != "id"}
     if reward in REWARDS.values():
         known = {"answer": str(known.get("answer"))}
-    return repr((prompt.turns, known))
+    return plain_text(prompt, [prompt.turns, known])
 
 
 def _reward_one(reward: Reward, text: str, prompt: Prompt) -> float:

@@ -18,9 +18,9 @@ from transformers.pytorch_utils import Conv1D
 
 from mse_lab.config.schema import FreshAdapter, Model
 from mse_lab.data.foreign_code import load_extra
+from mse_lab.data.identity import identify_checkpoint
 from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, nearest
-from mse_lab.policy.fingerprint import identify_checkpoint
 from mse_lab.policy.location import Location, loading, locate
 
 SAVED, WEIGHTS = "adapter_config.json", "adapter_model"

@@ -1,5 +1,7 @@
 """What a loaded policy reads and answers, by which two of them are told apart.
 
+One in memory has no files: all of its parameters and buffers count, by their bytes.
+
 Files and weights do not say all that decides a policy. The token ids of the prompts do, the
 names of the parameters that count, and the logits after the first prompt, to the bit:
 another adapter, scaling, setting, tokenizer or set of frozen parameters gives others.
@@ -11,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import nn
 
+from mse_lab.data.identity import tensor_bytes
 from mse_lab.policy.policy import Policy
 
 
@@ -39,10 +43,16 @@ def _first_answer(policy: Policy, tokens: Sequence[int]) -> bytes:
         if some:
             moved = torch.autograd.grad(logits.max(), counted, allow_unused=True)
             parts = [one.double().norm()[None] for one in moved if one is not None]
-    return b"".join(
-        one.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-        for one in [logits, *parts]
-    )
+    return b"".join(map(tensor_bytes, [logits, *parts]))
+
+
+def _identify_weights(model: nn.Module) -> str:
+    """Hash the names, types, shapes and bytes of a model's parameters and buffers."""
+    hashed = hashlib.sha256()
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        kind = [name, str(tensor.dtype), list(tensor.shape)]
+        hashed.update(json.dumps(kind).encode() + tensor_bytes(tensor))
+    return f"sha256:{hashed.hexdigest()}"
 
 
 def identify_answers(policy: Policy, tokens: Sequence[Sequence[int]]) -> dict[str, str]:
@@ -53,7 +63,10 @@ def identify_answers(policy: Policy, tokens: Sequence[Sequence[int]]) -> dict[st
         "set of parameters that count": json.dumps(sorted(policy.parameters)).encode(),
         "answer of the model to the first prompt": _first_answer(policy, tokens[0]),
     }
-    return {
+    answers = {
         part: f"sha256:{hashlib.sha256(content).hexdigest()}"
         for part, content in parts.items()
     }
+    if policy.identity.get("model") == "":
+        answers["model"] = _identify_weights(policy.model)
+    return answers

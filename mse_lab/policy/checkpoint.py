@@ -16,8 +16,8 @@ import transformers
 
 from mse_lab.config.schema import Model
 from mse_lab.data.foreign_code import load_extra
+from mse_lab.data.identity import identify_checkpoint
 from mse_lab.errors import InputError
-from mse_lab.policy.fingerprint import identify_checkpoint
 from mse_lab.policy.location import Location, loading
 
 # Arguments of every `from_pretrained`; code in a checkpoint is never run.

@@ -93,12 +93,16 @@ def _parts(runs: Sequence[FinishedRun]) -> Iterator[Part]:
     yield from claims_parts(judge_runs(runs))
 
 
-def compose_page(runs: Sequence[FinishedRun]) -> str:
-    """Compose the page of finished runs, in the order of a reader's questions."""
-    return as_page(f"{TITLE} {', '.join(run.name for run in runs)}", list(_parts(runs)))
+def compose_page(runs: Sequence[FinishedRun], first: Sequence[str] = ()) -> str:
+    """Compose the page of finished runs, in the order of a reader's questions.
+
+    What is to be known `first` heads it.
+    """
+    parts = [Part(sentences=first), *_parts(runs)]
+    return as_page(f"{TITLE} {', '.join(run.name for run in runs)}", parts)
 
 
-def write_report(folders: Sequence[Path], output: Path) -> None:
+def write_report(folders: Sequence[Path], output: Path, first: Sequence[str] = ()) -> None:
     """Write one page about finished runs, which are compared in this order."""
-    page = compose_page([read_run(folder) for folder in folders])
+    page = compose_page([read_run(folder) for folder in folders], first)
     write_output(output, page.encode())

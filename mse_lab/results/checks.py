@@ -84,6 +84,8 @@ class Checks:
     ok: bool
     checks: list[Check]
     warnings: list[str] = field(default_factory=list)
+    # Digests of the files that answers are read from, as the run wrote them.
+    seals: dict[str, str] = field(default_factory=dict)
 
 
 def none_failed(checks: Iterable[Check]) -> bool:

@@ -152,9 +152,14 @@ def write_table(path: Path, table: "pd.DataFrame") -> None:
     write_text(path, table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
 
 
-def write_arrays(path: Path, arrays: Arrays, *, compressed: bool = True) -> None:
-    """Write named arrays as `.npz`."""
+def npz_bytes(arrays: Arrays, *, compressed: bool = True) -> bytes:
+    """Give the content of an `.npz` of named arrays."""
     buffer = io.BytesIO()
     save = np.savez_compressed if compressed else np.savez
     save(buffer, allow_pickle=False, **arrays)
-    write_bytes(path, buffer.getvalue())
+    return buffer.getvalue()
+
+
+def write_arrays(path: Path, arrays: Arrays, *, compressed: bool = True) -> None:
+    """Write named arrays as `.npz`."""
+    write_bytes(path, npz_bytes(arrays, compressed=compressed))

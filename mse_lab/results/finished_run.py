@@ -18,14 +18,15 @@ from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Probe
 from mse_lab.config.training import Setting, find_setting
 from mse_lab.console import COMMAND_PREFIX
+from mse_lab.data.identity import identify_code
 from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.pools import Pools
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import Checks
-from mse_lab.results.folder import ResultsFolder, identify_code
-from mse_lab.results.inventory import RESTORE
+from mse_lab.results.folder import ResultsFolder
+from mse_lab.results.inventory import RESTORE, SEALED_TABLES
 from mse_lab.results.tables import describe_prompts
 
 
@@ -137,6 +138,7 @@ def repair(
             described = results.read("prompts.csv")
         pools = results.read("pools.npz")
         results.write_tables(_analyse(results.path, name, probe, pools, described), lost)
+        results.seal([name for name in lost if name in SEALED_TABLES])
     return lost
 
 

@@ -5,12 +5,14 @@ start resumes. At the end they are joined into `pools.npz`, from which every tab
 made again without the model.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mse_lab.arrays import Arrays
 from mse_lab.config.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.config.schema import Probe
 from mse_lab.data.identity import UNKNOWN_IDENTITY
@@ -19,8 +21,10 @@ from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import (
     exists,
     is_ours,
+    npz_bytes,
     remove,
     write_arrays,
+    write_bytes,
     write_json,
     write_table,
     write_text,
@@ -31,11 +35,13 @@ from mse_lab.results.inventory import (
     MADE,
     MARK,
     NEEDED,
+    SEALED,
+    SEALED_TABLES,
     read_intact,
+    remedy,
 )
 
 if TYPE_CHECKING:
-    from mse_lab.estimators import Estimator
     from mse_lab.results.analysis import Analysis
 
 
@@ -50,14 +56,6 @@ WRITERS: Mapping[str, Callable[[Path, Any], None]] = {
     ".json": write_json,
     ".npz": write_arrays,
 }
-
-
-def identify_code(estimators: Sequence["Estimator"], reward: str = "") -> dict[str, str]:
-    """Give the identity of each part of the user's own code, by the part's name."""
-    codes = {"reward": reward} | {
-        f"estimator {estimator.name}": estimator.code for estimator in estimators
-    }
-    return {part: code for part, code in codes.items() if code}
 
 
 class ResultsFolder:
@@ -76,10 +74,42 @@ class ResultsFolder:
         return exists(self.file(name))
 
     def read(self, name: str, default: Any = ...) -> Any:
-        """Read a file as the inventory says; give the default if it is absent."""
-        if default is ... or self.has(name):
-            return read_intact(self.file(name))
-        return default
+        """Read a file as the inventory says; give the default if it is absent.
+
+        One that is sealed is refused if it is not the one that the run wrote.
+        """
+        path = self.file(name)
+        if default is not ... and not self.has(name):
+            return default
+        content = read_intact(path)
+        seals = self.read_checks().seals if name in SEALED else {}
+        if name in seals and self._seals([name])[name] != seals[name]:
+            raise InputError(
+                f"{path}: not as the run wrote it, by its digest in checks.json; "
+                f"{remedy(path)}"
+            )
+        return content
+
+    def _seals(self, names: Iterable[str]) -> dict[str, str]:
+        """Hash those of some files that are there."""
+        files = {name: self.file(name) for name in names if self.has(name)}
+        return {
+            name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for name, file in files.items()
+        }
+
+    @property
+    def name(self) -> str:
+        """The name of the probe that was measured here."""
+        if self.has_tables():
+            return str(read_intact(self.file("mse.csv"))["probe"].iloc[0])
+        return self.path.name
+
+    @property
+    def when(self) -> str:
+        """When it was measured."""
+        date = self.read("environment.json", {}).get("date")
+        return f"on {date}" if date else "earlier"
 
     def write(self, name: str, content: Any) -> None:
         """Write a file of the inventory: a table, JSON, arrays or a text, by its suffix."""
@@ -246,7 +276,24 @@ class ResultsFolder:
             }
             self.write("errors.npz", arrays)
 
-    def write_checks(self, checks: Sequence[Check], warnings: Sequence[str]) -> None:
-        """Write the built-in checks and the warnings."""
-        content = Checks(none_failed(checks), list(checks), list(warnings))
+    def write_checks(
+        self, checks: Sequence[Check], warnings: Sequence[str], pools: str = ""
+    ) -> None:
+        """Write the built-in checks, the warnings, and seals, that of the `pools` given."""
+        seals = self._seals(SEALED_TABLES) | ({"pools.npz": pools} if pools else {})
+        content = Checks(none_failed(checks), list(checks), list(warnings), seals)
         self.write("checks.json", asdict(content))
+
+    def write_end(
+        self, checks: Sequence[Check], warnings: Sequence[str], pools: Arrays
+    ) -> None:
+        """Write the checks, then the pools, without which a run is not finished."""
+        content = npz_bytes(pools)
+        self.write_checks(checks, warnings, hashlib.sha256(content).hexdigest())
+        write_bytes(self.file("pools.npz"), content)
+
+    def seal(self, names: Sequence[str]) -> None:
+        """Keep in `checks.json` the digests of these files, of those that are there."""
+        checks = self.read_checks()
+        seals = checks.seals | self._seals(names)
+        self.write("checks.json", asdict(replace(checks, seals=seals)))

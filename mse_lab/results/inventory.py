@@ -122,6 +122,7 @@ class File:
     read: Callable[[BinaryIO], Any] = refuse_to_read
     from_pools: bool = False  # Whether it follows from `pools.npz`.
     needed: bool = False  # Whether a finished run must have it.
+    sealed: bool = False  # Whether its digest is kept in `checks.json`: answers read it.
 
 
 def read_pools(file: BinaryIO) -> "Pools":
@@ -150,10 +151,10 @@ MADE = (
 )
 
 FILES = {
-    "mse.csv": File(_table(*_MSE), from_pools=True, needed=True),
-    "laws.csv": File(_table(*_POINT, *_LAW, rows=0), from_pools=True),
+    "mse.csv": File(_table(*_MSE), from_pools=True, needed=True, sealed=True),
+    "laws.csv": File(_table(*_POINT, *_LAW, rows=0), from_pools=True, sealed=True),
     "prompts.csv": File(
-        _table("prompt", "category", "value"), from_pools=True, needed=True
+        _table("prompt", "category", "value"), from_pools=True, needed=True, sealed=True
     ),
     "errors.npz": File(read_npz, from_pools=True, needed=True),
     "config.yaml": File(read_configuration),
@@ -162,17 +163,23 @@ FILES = {
     "diagnostics.json": File(read_diagnostics),
     "completions.jsonl": File(read_completions),
     "checks.json": File(partial(read_json, schema=Checks), needed=True),
-    "pools.npz": File(read_pools, needed=True),  # Written last.
+    "pools.npz": File(read_pools, needed=True, sealed=True),  # Written last.
     **dict.fromkeys(MADE, File()),
 }
 
 FROM_POOLS = tuple(name for name, file in FILES.items() if file.from_pools)
 NEEDED = tuple(name for name, file in FILES.items() if file.needed)
+SEALED = tuple(name for name, file in FILES.items() if file.sealed)
+SEALED_TABLES = tuple(name for name in SEALED if name in FROM_POOLS)
+
+
+def remedy(path: Path) -> str:
+    """Say what to do about a file that is damaged, or not the run's."""
+    repairable = FILES[path.name].from_pools and exists(path.with_name("pools.npz"))
+    return REPAIR if repairable else RESTORE
 
 
 def read_intact(path: Path) -> Any:
     """Read a file of a result; refuse one that is damaged."""
-    file = FILES[path.name]
-    repairable = file.from_pools and exists(path.with_name("pools.npz"))
-    with open_intact(path, REPAIR if repairable else RESTORE) as opened:
-        return file.read(opened)
+    with open_intact(path, remedy(path)) as opened:
+        return FILES[path.name].read(opened)

@@ -6,7 +6,6 @@ of another run is not read. Each is written whole or not at all; a kill loses wh
 measured.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from mse_lab.data.identity import digest
+from mse_lab.data.identity import digest_arrays
 from mse_lab.errors import InputError
 from mse_lab.results.files import open_intact, write_arrays
 from mse_lab.results.inventory import read_npz
@@ -32,14 +31,6 @@ Item = tuple[int, ...]
 SHARD_VERSION = 16
 
 START_AGAIN = "start again, and it is measured again"
-
-
-def _seal(arrays: Mapping[str, NDArray[Any]], origin: str) -> str:
-    parts = [
-        [name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
-        for name, array in sorted(arrays.items())
-    ]
-    return digest([SHARD_VERSION, origin, parts])
 
 
 def as_arrays(measured: Any) -> dict[str, NDArray[Any]]:
@@ -72,7 +63,10 @@ def _from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> T:
 def save_shard(measured: object, path: Path, origin: str) -> None:
     """Write a dataclass of a prompt, whole or not at all, with its origin in the seal."""
     arrays = as_arrays(measured)
-    marks = {"version": np.array(SHARD_VERSION), "seal": np.array(_seal(arrays, origin))}
+    marks = {
+        "version": np.array(SHARD_VERSION),
+        "seal": np.array(digest_arrays(arrays, SHARD_VERSION, origin)),
+    }
     # Vectors of random numbers, read once: compressing them gains nothing.
     write_arrays(path, arrays | marks, compressed=False)
 
@@ -83,7 +77,7 @@ def load_shard(kind: type[T], path: Path, origin: str) -> T:
         arrays = read_npz(file)
         if not np.array_equal(arrays.pop("version", 0), SHARD_VERSION):
             raise ValueError("of another version")
-        if arrays.pop("seal").item() != _seal(arrays, origin):
+        if arrays.pop("seal").item() != digest_arrays(arrays, SHARD_VERSION, origin):
             raise ValueError("changed since, or of another run")
         return _from_arrays(kind, arrays)
 

@@ -200,7 +200,6 @@ def finish(
     results.write("completions.jsonl", "".join(lines))
     results.write_tables(result)
     results.write("diagnostics.json", asdict(diagnostics))
-    results.write_checks(checks, warnings)
-    results.write("pools.npz", vars(result.pools))  # Without them a run is not finished.
+    results.write_end(checks, warnings, vars(result.pools))
     results.drop_shards()
     return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Probe
-from mse_lab.data.identity import identify_function
+from mse_lab.data.identity import identify_code, identify_function, identify_prompts
 from mse_lab.data.prompts import take_prompts
 from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import (
@@ -31,7 +31,6 @@ from mse_lab.results.folder import (
     ADVICE,
     START_OVER_IN_PYTHON,
     ResultsFolder,
-    identify_code,
 )
 from mse_lab.results.shards import Item
 from mse_lab.run.advise import (
@@ -44,7 +43,7 @@ from mse_lab.run.advise import (
 )
 from mse_lab.run.context import attach_model, make_subject
 from mse_lab.run.finish import conclude
-from mse_lab.run.prepare import Inputs, RunSpec, identify_prompts
+from mse_lab.run.prepare import Inputs, RunSpec
 from mse_lab.run.run_probe import execute_run, measure_prompts
 
 # The analysis of what was measured, its checks, and its warnings.

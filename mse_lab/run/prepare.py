@@ -4,8 +4,6 @@ So what is wrong is refused at once, and a finished run is recognised without it
 `run/context.py` goes on with the model.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mse_lab.config.probe_files import dump_probe
 from mse_lab.config.schema import Probe
+from mse_lab.data.identity import identify_code, identify_prompts
 from mse_lab.data.prompts import Prompt, read_prompts
 from mse_lab.data.rewards import (
     Reward,
@@ -25,7 +24,7 @@ from mse_lab.data.rewards import (
 )
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators
-from mse_lab.results.folder import ResultsFolder, identify_code
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 if TYPE_CHECKING:
@@ -64,14 +63,6 @@ class RunSpec(Inputs):
     # the user's own reward and estimators.
     identity: Mapping[str, str]
     processes: Processes = SINGLE_PROCESS  # Those that share the prompts.
-
-
-def identify_prompts(prompts: Sequence[Prompt]) -> dict[str, str]:
-    """Hash the texts and records of prompts."""
-    rows = [[prompt.text, dict(prompt.record)] for prompt in prompts]
-    # Rows given in memory may hold any objects.
-    text = json.dumps(rows, default=str)
-    return {"set of prompts": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def find_supplied(probe: Probe, prompts: Sequence[Prompt], root: Path) -> "Supplied | None":

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.policy.fingerprint import identify_model
 from mse_lab.policy.policy import Policy
 from mse_lab.results.finished_run import repair
+from mse_lab.run.changes import identify_model
 from mse_lab.run.context import attach_model, load, measuring
 from mse_lab.run.finish import Outcome, device_model, finish, peak_memory_bytes
 from mse_lab.run.loop import Batch, Store, fill, read_measurements

@@ -8,7 +8,13 @@ import pytest
 
 from mse_lab.commands import command_line
 from mse_lab.commands.cli import parse
-from mse_lab.commands.command_line import RESULTS, ROOT, file_to_write, output_folder
+from mse_lab.commands.command_line import (
+    RESULTS,
+    ROOT,
+    existing_runs,
+    file_to_write,
+    output_folder,
+)
 
 
 def test_settings_and_names_are_taken_in_order():
@@ -40,20 +46,20 @@ def test_a_run_is_a_folder_or_a_probe_s_name_or_file(project):
     make_folders("results/tiny/base", "results/mine", "mine")
     words = ["claims", "tiny/base", "probes/tiny/base.yaml", "mine.yaml"]
     mine, base = Path("results/mine"), Path("results/tiny/base")
-    assert parse(words).runs == [base, base, Path("mine")]
+    assert existing_runs(parse(words).runs) == [base, base, Path("mine")]
     make_folders(mine, run=True)
-    assert parse(["claims", "mine", "mine.yaml"]).runs == [mine, mine]
+    assert existing_runs(["mine", "mine.yaml"]) == [mine, mine]
     make_folders("mine", run=True)
-    assert parse(["claims", "mine"]).runs == [Path("mine")]
+    assert existing_runs(["mine"]) == [Path("mine")]
 
 
 def test_the_project_s_runs_are_found_from_anywhere(project):
     """After those of the working folder."""
     there, here = project / "results/tiny/base", Path("results/tiny/base")
     make_folders(there, run=True)
-    assert parse(["claims", "tiny/base"]).runs == [there]
+    assert existing_runs(["tiny/base"]) == [there]
     make_folders(here, run=True)
-    assert parse(["claims", "tiny/base"]).runs == [here]
+    assert existing_runs(["tiny/base"]) == [here]
 
 
 def test_what_is_made_of_the_project_s_runs_lies_where_one_works():

@@ -1,11 +1,28 @@
 """The identity of foreign code: it changes with what the code does, and with that alone."""
 
+import datetime
+import hashlib
+import json
+import sys
+import types
+from copy import deepcopy
+from decimal import Decimal
 from functools import partial
 
+import numpy as np
 import pytest
+import torch
 
 from mse_lab.data.foreign_code import load_function
-from mse_lab.data.identity import UNKNOWN_IDENTITY, identify_function, identify_named
+from mse_lab.data.identity import (
+    UNKNOWN_IDENTITY,
+    identify_function,
+    identify_named,
+    identify_prompts,
+)
+from mse_lab.data.prompts import Prompt
+from mse_lab.data.rewards import reward_kind
+from mse_lab.errors import InputError
 
 
 @pytest.fixture
@@ -76,3 +93,80 @@ class Limit:
 )
 def test_what_is_in_no_file_is_unknown(function):
     assert identify_function(function).startswith(UNKNOWN_IDENTITY)
+
+
+def identify(**row):
+    return identify_prompts([Prompt("a", "1 + 1", "", row)])["set of prompts"]
+
+
+def array(last=1.0, **kind):
+    """Longer than a text of it shows."""
+    return np.append(np.zeros(5000), last).astype(**{"dtype": float, **kind})
+
+
+def tensor(last=1.0, dtype=torch.float32):
+    return torch.tensor([0.0] * 5000 + [last]).to(dtype)
+
+
+class Image:
+    def __repr__(self):
+        return "Image"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (array(1.0), array(2.0)),
+        (array(1.0), array(1.0, dtype=np.float32)),
+        (array(1.0), array(1.0)[None]),
+        (tensor(1.0), tensor(2.0)),
+        (tensor(1.0, torch.bfloat16), tensor(2.0, torch.bfloat16)),
+        (torch.tensor(1.0), torch.tensor(2.0)),
+        ([{"deep": array(1.0)}], [{"deep": array(2.0)}]),
+        (np.array([["a"], [1]], object), np.array([["a"], [2]], object)),
+        (b"one", b"two"),
+        (datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)),
+        (Decimal("0.1"), Decimal("0.10")),
+        (np.int64(1), np.int64(2)),
+    ],
+)
+def test_values_in_memory_are_told_apart_by_what_they_hold(one, other):
+    assert identify(extra=one) != identify(extra=other)
+    assert identify(extra=deepcopy(one)) == identify(extra=one)
+    prompts = [
+        Prompt(name, "1", "", {"extra": each})
+        for name, each in zip("ab", [one, other], strict=True)
+    ]
+    assert reward_kind(prompts[0], as_own) != reward_kind(prompts[1], as_own)
+
+
+def as_own(text, row): ...
+
+
+def test_plain_rows_keep_the_identity_that_committed_runs_have():
+    """The digest of their JSON, by hand."""
+    row = {"id": "a", "answer": 2, "list": [1, 0.5, None, True]}
+    text = json.dumps([["1 + 1", row]])
+    assert identify(**row) == hashlib.sha256(text.encode()).hexdigest()
+
+
+CIRCLE: list[object] = []
+CIRCLE.append(CIRCLE)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), Image(), {1, 2}, [Image()], {("a", 1): 2}, CIRCLE, print]
+)
+def test_what_is_no_value_is_refused(value):
+    with pytest.raises(InputError, match=r"^prompt a: its row has a value that cannot be"):
+        identify(extra=value)
+
+
+@pytest.mark.parametrize("name", ["<stdin>", "/nowhere/notebook.py", None])
+def test_a_reward_that_is_typed_is_in_no_file(name, monkeypatch):
+    typed = types.ModuleType("typed")
+    typed.__file__ = name
+    monkeypatch.setitem(sys.modules, "typed", typed)
+    exec("def reward(text, row): return 1.0", vars(typed))
+    assert identify_function(typed.reward).startswith(UNKNOWN_IDENTITY)
+    assert len(identify_named(typed.reward, "typed:reward")) == 64

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -10,17 +11,26 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
 from mse_lab.report.rendering import as_text
-from mse_lab.results.files import exists, write_json, write_table
+from mse_lab.results.files import exists, write_arrays, write_json, write_table
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import (
     FILES,
     FROM_POOLS,
     MADE,
     REPAIR,
     RESTORE,
+    SEALED,
+    SEALED_TABLES,
     read_intact,
     read_table,
 )
 from mse_lab.run import context
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = [
+    *sorted(ROOT.glob("results/*/*/checks.json")),
+    *ROOT.glob("mse_lab/examples/*/checks.json"),
+]
 
 # What every run has.
 OF_A_RUN = sorted(FILES.keys() - MADE)
@@ -173,6 +183,7 @@ def test_tables_without_raw_data_serve_the_figure(project, copy):
 
 def test_parts_of_two_runs_are_told_apart(copy, capsys):
     write_table(copy.file("prompts.csv"), copy.read("prompts.csv")[:2])
+    copy.seal(["prompts.csv"])
     assert run_mse.main(["report", str(copy.path)]) == 2
     assert "are not of one run; restore" in capsys.readouterr().err
 
@@ -244,3 +255,40 @@ def test_tables_that_no_run_writes_are_refused(copy, says):
     write_table(path, TABLES[says](copy.read("mse.csv")))
     with pytest.raises(InputError, match=rf"mse\.csv: damaged \({says}\)"):
         read_intact(path)
+
+
+def of_another_run(copy, name):
+    """Change a number of a file, so that it is sound, and could be another run's."""
+    path = copy.file(name)
+    if path.suffix == ".csv":
+        table = read_intact(path)
+        column = "value" if name == "prompts.csv" else "law"
+        write_table(path, table.assign(**{column: table[column] * 1.01}))
+    else:
+        arrays = dict(np.load(path))
+        write_arrays(path, arrays | {"rewards_PN": 1 - arrays["rewards_PN"]})
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_what_answers_are_read_from_is_as_the_run_wrote_it(name, project, copy, capsys):
+    of_another_run(copy, name)
+    commands = ["claims", "advise", "report"]
+    for command in [*commands, *["figure"] * (name in SEALED_TABLES)]:
+        assert put(command, project, copy) == 2
+        said = capsys.readouterr().err
+        assert f"{copy.file(name)}: not as the run wrote it, by its digest in chec" in said
+    made_again = name in SEALED_TABLES
+    assert put("run", project, copy) == (0 if made_again else 2)
+    if made_again:
+        assert f"{name} made again from pools.npz" in capsys.readouterr().out
+        assert [put(command, project, copy) for command in commands] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
+def test_committed_runs_are_sealed(path):
+    """If tables are made anew on purpose: `ResultsFolder(folder).seal(SEALED)`."""
+    folder = ResultsFolder(path.parent)
+    there = {name for name in SEALED if folder.has(name)}
+    assert folder.read_checks().seals.keys() == there
+    for name in there:
+        folder.read(name)

@@ -9,6 +9,7 @@ from textwrap import dedent
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import transformers
 
 import mse_lab
@@ -80,8 +81,21 @@ def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
     assert run_mse.main(["claims", str(out)]) == 0
     other = random_model("qwen2", vocabulary=4, eos_token_id=0)
     other.name_or_path = parts[0].name_or_path
-    with pytest.raises(InputError, match="it began with another answer of the model"):
+    with pytest.raises(
+        InputError, match="it began with another model, answer of the model"
+    ):
         measure([other, parts[1]], reward=reward, out=out)
+
+
+def test_what_does_not_show_in_the_first_answer_counts(parts, tmp_path):
+    """As a weight of a token that no prompt has, or here a buffer that nothing reads."""
+    model = deepcopy(parts[0])
+    model.register_buffer("extra", torch.ones(1))
+    found = [measure([model, parts[1]], out=tmp_path) for _ in range(2)]
+    assert found[0].mse.equals(found[1].mse)
+    model.extra += 1
+    with pytest.raises(InputError, match=r"\(it began with another model\)"):
+        measure([model, parts[1]], out=tmp_path)
 
 
 def test_another_function_is_another_reward(parts, tmp_path):

@@ -18,6 +18,7 @@ from mse_lab.report.advice_report import advice_text
 from mse_lab.report.drawing import Style, draw_line
 from mse_lab.report.figure_4 import compose
 from mse_lab.results.finished_run import read_tables
+from mse_lab.results.folder import ResultsFolder
 from simulated import analysed, make_design
 
 UNTESTED = {
@@ -39,6 +40,7 @@ def forget_products(folder, prompts):
     index = np.arange(gram.shape[-1])
     gram[..., index, index] = diagonal
     np.savez(folder / "pools.npz", **arrays)
+    ResultsFolder(folder).seal(["pools.npz"])
     for name in ("mse.csv", "laws.csv", "errors.npz"):
         (folder / name).unlink()
 

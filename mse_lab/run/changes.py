@@ -1,0 +1,133 @@
+"""What has changed since a run was made, as far as what it measured is still here.
+
+An answer that is read off a finished run is about the settings, weights, prompts and code
+that it was made with. Nothing is loaded or fetched to compare them: torch is not needed.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from mse_lab.config.probe_files import load_probe, probe_file
+from mse_lab.config.schema import Model, Probe
+from mse_lab.data.identity import (
+    UNKNOWN_IDENTITY,
+    identify_checkpoint,
+    identify_code,
+    identify_prompts,
+)
+from mse_lab.data.prompts import read_prompts
+from mse_lab.data.rewards import identify_reward, load_reward, reads_answer
+from mse_lab.errors import InputError
+from mse_lab.estimators import find_estimator
+from mse_lab.policy.location import find_location
+from mse_lab.records.plain_text import local_path
+from mse_lab.results.finished_run import read_probe
+from mse_lab.results.folder import ResultsFolder
+from mse_lab.results.inventory import MARK
+
+Identity = Mapping[str, str]
+
+
+class Changes(NamedTuple):
+    """What of a run is not as it was, and what is not here to compare."""
+
+    changed: str  # Empty where all that was compared is as it was.
+    unknown: str  # Empty where all was compared.
+
+
+def identify_model(config: Model, root: Path) -> dict[str, str]:
+    """Identify the `model` and a saved `adapter`, without asking the Hub."""
+    location = find_location("model.path", config.path, config.revision, root)
+    identities = {"model": identify_checkpoint(location)}
+    if isinstance(config.adapter, str):
+        adapter = find_location(
+            "model.adapter", config.adapter, config.adapter_revision, root
+        )
+        identities["adapter"] = identify_checkpoint(adapter, "adapter_config.json")
+    return identities
+
+
+def _identify_rows(probe: Probe, root: Path) -> Identity:
+    # A data set of the Hub would be asked for.
+    if local_path(probe.prompts.source, root) is None:
+        return {}
+    answered = reads_answer(probe.reward)
+    read = read_prompts(probe.prompts, root, seed=probe.seed, answered=answered)
+    return identify_prompts(read.prompts)
+
+
+def _identify_file(probe: Probe, root: Path) -> Identity:
+    path = probe.completions and local_path(probe.completions, root)
+    if not path:
+        return {}
+    with path.open("rb") as file:
+        return {"file of completions": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _identify_rewards(probe: Probe, _: Path) -> Identity:
+    return identify_code([], identify_reward(load_reward(probe.reward), probe.reward))
+
+
+def _identify_estimators(probe: Probe, _: Path) -> Identity:
+    return identify_code([find_estimator(entry) for entry in probe.estimators])
+
+
+# Where each part of a run's identity is read again, by how the part's name begins. What a
+# loaded model answers follows from its files.
+READERS: dict[str, Callable[[Probe, Path], Identity]] = {
+    "model": lambda probe, root: identify_model(probe.model, root),
+    "adapter": lambda probe, root: identify_model(probe.model, root),
+    "set of prompts": _identify_rows,
+    "file of completions": _identify_file,
+    "reward": _identify_rewards,
+    "estimator": _identify_estimators,
+}
+
+
+def _read_part(part: str, probe: Probe, root: Path) -> str | None:
+    """Identify a part as it is now: empty where it is not here, None where it follows."""
+    reader = next((READERS[begin] for begin in READERS if part.startswith(begin)), None)
+    if reader is None:
+        return None
+    with suppress(InputError, OSError):
+        now = reader(probe, root).get(part, "")
+        return "" if now.startswith(UNKNOWN_IDENTITY) else now
+    return ""
+
+
+def _compare_settings(results: ResultsFolder, names: list[str], root: Path) -> Changes:
+    """Compare the settings with those of the first probe that one of these names finds."""
+    for name in names:
+        with suppress(InputError):
+            path = probe_file(name, root)
+            settings = results.differences(load_probe(path))
+            return Changes(f"{path} ({settings})" if settings else "", "")
+    return Changes("", "its probe")
+
+
+def find_changes(folder: Path, names: list[str], root: Path) -> Changes:
+    """Compare what a run in a folder was made of with what is there now.
+
+    Its probe is looked for by these names.
+    """
+    results = ResultsFolder(folder)
+    if not (results.has("config.yaml") or results.has(MARK)):
+        return Changes("", "")  # Tables that no run has written here.
+    try:
+        probe = read_probe(folder)
+    except InputError:
+        return Changes("", "anything, for want of a config.yaml that can be read")
+    settings = _compare_settings(results, names, root)
+    written = {part: was for part, was in results.read(MARK, {}).items() if was}
+    now = {part: _read_part(part, probe, root) for part in written}
+    changed = [part for part, found in now.items() if found and found != written[part]]
+    unknown = [part for part, found in now.items() if found == ""]
+    if not written:
+        unknown = ["model", "set of prompts"]
+    return Changes(
+        ", ".join(filter(None, [settings.changed, *changed])),
+        ", ".join(filter(None, [settings.unknown, *unknown])),
+    )

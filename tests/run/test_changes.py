@@ -1,0 +1,121 @@
+"""Stale answers: what has changed since a run was made is said first, by every reader."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+import run_mse
+
+REWARD = "def reward(text, row):\n    return len(text) % {}\n"
+READERS = ["advise", "claims", "figure", "report"]
+
+
+@pytest.fixture
+def made(write_probe, tmp_path, checkpoint, monkeypatch):
+    """A finished run of one's own files, all in one folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    shutil.copytree(checkpoint, "model")
+    (tmp_path / "own.py").write_text(REWARD.format(2))
+    sys.modules.pop("own", None)
+    probe = write_probe(model={"path": "model", "device": "cpu"}, reward="own:reward")
+    assert run_mse.main(["run", str(probe)]) == 0
+    return tmp_path
+
+
+def edit(path, old, new):
+    """Replace bytes of a file, once."""
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+
+
+def change_weights(folder):
+    """Change the last digit of a weight."""
+    path = folder / "model/model.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-4] + bytes([content[-4] ^ 1]) + content[-3:])
+
+
+def change_reward(folder):
+    (folder / "own.py").write_text(REWARD.format(3))
+    sys.modules.pop("own", None)
+
+
+# What is changed -> how it is said.
+CHANGES = {
+    "settings": (
+        lambda folder: edit(folder / "small.yaml", b"reference: 64", b"reference: 16"),
+        "small.yaml (pool.reference is 64 there, 16 here)",
+    ),
+    "weights": (change_weights, "model"),
+    "tokenizer": (
+        lambda folder: edit(folder / "model/tokenizer.json", b"{", b"{ "),
+        "model",
+    ),
+    "prompts": (
+        lambda folder: edit(folder / "prompts.jsonl", b"digits", b"letters"),
+        "set of prompts",
+    ),
+    "reward": (change_reward, "reward"),
+}
+
+
+def put(command, capsys, *words, name="results/small"):
+    capsys.readouterr()
+    out = ["--out", "f.svg"] if command == "figure" else []
+    assert run_mse.main([command, name, *out, *words]) == 0
+    return capsys.readouterr()
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_has_changed_is_the_first_line(what, made, capsys):
+    change, said = CHANGES[what]
+    for command in READERS:
+        shown = put(command, capsys)
+        assert "since then changed" not in shown.out
+        assert "not compared" not in shown.err
+    change(made)
+    for command in READERS:
+        first = put(command, capsys).out.splitlines()[0]
+        assert first.startswith("results/small was measured on 20")
+        assert f"; since then changed: {said}; " in first
+    assert f"since then changed: {said}" in (made / "results/small/report.html").read_text()
+    warnings = json.loads(put("advise", capsys, "--json").out)["warnings"]
+    assert f"; since then changed: {said}; " in warnings[0]
+    kept = json.loads((made / "results/small/advice.json").read_text())
+    assert not any("since then" in warning for warning in kept["warnings"])
+
+
+def test_what_is_not_here_is_not_compared(made, capsys):
+    """As of a committed run in a clone, whose weights are elsewhere."""
+    for path in (made / "model", made / "prompts.jsonl", made / "own.py"):
+        path.rename(path.with_suffix(".away"))
+    sys.modules.pop("own", None)
+    (made / "small.yaml").unlink()
+    for command in READERS:
+        shown = put(command, capsys)
+        assert "since then changed" not in shown.out
+        [note] = [line for line in shown.err.splitlines() if "not compared since: " in line]
+        assert note.endswith(": its probe, model, set of prompts, reward")
+
+
+def test_an_advice_of_another_model_is_not_reused(made, write_probe, capsys):
+    """Neither by `advise P`, which would go on with it, nor in a line beside others."""
+    own = {"model": {"path": "model", "device": "cpu"}, "reward": "own:reward"}
+    longer = own | {"sampling": {"max_new_tokens": 6}}
+    names = [str(write_probe(name, **longer)) for name in ("one", "two")]
+    for name in names:
+        assert run_mse.main(["advise", name, "--budget", "60"]) == 0
+    assert run_mse.main(["advise", *names]) == 0
+    change_weights(made)
+    for words, said in {
+        (names[0],): "it began with another model",
+        tuple(names): "since then changed: model; ",
+    }.items():
+        capsys.readouterr()
+        assert run_mse.main(["advise", *words]) == 2
+        assert said in capsys.readouterr().err
