@@ -55,10 +55,15 @@ class Since(NamedTuple):
     changed: list[str]  # What has changed, a line for each run of which anything has.
     notes: list[str]  # What is not here to compare.
 
-    def say(self) -> None:
-        """Print what has changed first of all; on standard error what was not compared."""
-        print(*self.notes, sep="\n", end="\n" * bool(self.notes), file=sys.stderr)
-        print(*self.changed, sep="\n", end="\n" * bool(self.changed))
+    def say(self, *, as_json: bool = False) -> None:
+        """Print what has changed first of all; on standard error what was not compared.
+
+        Where standard output is JSON, both go there.
+        """
+        for line in self.notes:
+            print(line, file=sys.stderr)
+        for line in self.changed:
+            print(line, file=sys.stderr if as_json else sys.stdout)
 
 
 def compare_runs(runs: Sequence[Path], names: Sequence[str]) -> Since:

@@ -7,7 +7,13 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import Parser, any_group_size, completions
+from mse_lab.commands.command_line import (
+    Parser,
+    any_group_size,
+    compare_runs,
+    completions,
+    existing_runs,
+)
 from mse_lab.commands.training_options import read_entry
 from mse_lab.console import show_status
 from mse_lab.formatting import NONE, percent, with_interval
@@ -43,12 +49,14 @@ def execute(arguments: Namespace) -> int:
 
     entries = [read_entry(text, "--estimators") for text in arguments.estimators]
     rows: list[Compared] = []
-    for folder in arguments.runs:
+    folders = existing_runs(arguments.runs)
+    for folder in folders:
         show_status(f"{folder}: comparing")
         run = read_run(folder)
         own = run.setting.completions_per_step if run.setting.given else None
         rows += compare(run, entries, arguments.G, arguments.completions_per_step or own)
     show_status()
+    compare_runs(folders, arguments.runs).say(as_json=arguments.json)
     if arguments.json:
         print(json.dumps(as_data(rows), indent=2))
     else:
