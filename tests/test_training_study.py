@@ -18,18 +18,21 @@ from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.sampling import next_log_probabilities
+from mse_lab.trl.baseline import Baseline
 from plain_scores import autograd_scores
 from probes.studies import training
 from probes.studies.training_design import (
     Arm,
     Run,
     Settings,
+    Trained,
     base_of,
     load_settings,
     runs_of,
 )
 from probes.studies.training_law import (
     Constants,
+    Sums,
     compare_two,
     fit_power,
     judge,
@@ -37,7 +40,15 @@ from probes.studies.training_law import (
     predict,
     read_constants,
 )
-from probes.studies.training_runs import AfterSteps, Task, make_trainer, train
+from probes.studies.training_runs import (
+    AfterSteps,
+    ByScore,
+    Task,
+    make_trainer,
+    mean_chance,
+    train,
+    trainer_class,
+)
 
 # Of the libraries about each other.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -49,6 +60,11 @@ STUDIES = {
     "advised-size": "advised-size",
 }
 ETA = 0.5
+NAMED = {
+    "a": {"alpha": 0.2, "lam": 0.3},
+    "b": {"weights": "equal", "over": "batch"},  # The mean reward of all.
+    "c": {"weights": "logits", "over": "batch"},  # As the best constant: E B / E S.
+}
 ARM = {
     "optimiser": "sgd",
     "completions_per_step": [8],
@@ -156,6 +172,79 @@ def test_prompts_that_trl_reads_otherwise_are_refused(settings_of):
         trainer.train()
 
 
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"alpha": 0.3, "lam": 0.5}, Baseline(0.3, 0.5)),
+        ({"weights": "logits", "over": "batch"}, Baseline(weights="logits", over="batch")),
+        ({"weights": "score"}, Baseline(weights="logits", over="group")),
+        ({"own": True}, None),
+    ],
+    ids=str,
+)
+def test_an_arm_trains_with_its_baseline(how, expected):
+    made = trainer_class(Trained(**how), 4)
+    assert (getattr(made, "baseline", None), getattr(made, "size", 4)) == (expected, 4)
+    assert issubclass(made, ByScore) == (how.get("weights") == "score")
+
+
+def test_in_an_epoch_every_prompt_comes_once(settings_of):
+    settings = settings_of(steps=[2], epochs=True)
+    task, drawn = Task(settings), []
+    run = Run("sgd", "vanilla", len(task.prompts) // 2, 1, ETA, 3)
+    trainer = make_trainer(task, run, "unused")
+    reward = trainer._reward
+
+    def watched(index, **given):
+        drawn.extend(index)
+        return reward(index, **given)
+
+    trainer.reward_funcs = [watched]
+    trainer.train()
+    assert len({*drawn}) == len(drawn) == len(task.prompts) // 2 * 2
+
+
+def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
+    rows = [{"id": f"held-{at}", "problem": f"1 {at}", "answer": 2} for at in (1, 2, 3)]
+    file = tmp_path / "held.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = Task(settings_of(steps=[1], held_out=str(file), completions=16))
+    task.reward = several_rewards
+    texts = [{one.text for one in prompts} for prompts, _ in task._sets]
+    assert not texts[0] & texts[1]
+    assert texts[1]
+    found = train(Run("sgd", "grpo", 8, 4, ETA, 3), task)
+    assert len(found) == 4
+    assert found[:1] + found[2:3] == task.before(3)
+
+
+def test_the_exact_chance_of_an_answer_is_that_of_its_tokens(settings_of):
+    """Against the policy's own next-token law, a prompt and a token at a time."""
+    policy = Task(settings_of()).policy
+    prompts, ends = [[1, 2, 3], [1, 2], [1, 2, 2, 3]], [[2, 1], [3], [1, 1, 0]]
+    chances = []
+    for prompt, end in zip(prompts, ends, strict=True):
+        read, chance = [*prompt], 0.0
+        for token in end:
+            with torch.no_grad():
+                logits = policy.model(torch.tensor([read])).logits[0, -1]
+            chance += float(logits.log_softmax(-1)[token])
+            read.append(token)
+        chances.append(np.exp(chance))
+    with torch.no_grad():
+        found = mean_chance(policy.model, prompts, ends)
+    assert found == pytest.approx(np.mean(chances), rel=1e-6)
+
+
+def test_a_token_ends_completions_in_the_place_of_a_stop_string(settings_of):
+    task = Task(settings_of(steps=[1], end="1"))
+    [end] = task.policy.tokenizer.encode("1", add_special_tokens=False)
+    trainer = make_trainer(task, Run("sgd", "grpo", 64, 4, ETA, 3), "unused")
+    trainer.train()
+    assert any(end in tokens for tokens in trainer._drawn["tokens"])
+    assert all(end not in tokens[:-1] for tokens in trainer._drawn["tokens"])
+
+
 def test_a_diverged_run_is_worth_nothing(settings_of, monkeypatch):
     def diverge(_):
         torch.multinomial(torch.full((2,), torch.nan), 1)
@@ -173,6 +262,8 @@ def test_a_diverged_run_is_worth_nothing(settings_of, monkeypatch):
     [
         ({"arms": [ARM | {"group_sizes": [3]}]}, "3 does not divide 8"),
         ({"arms": [ARM | {"group_sizes": [1]}]}, "grpo needs groups of two or more"),
+        ({"arms": [ARM | {"estimator": "grp"}]}, "no baseline grp; did you mean grpo?"),
+        ({"baselines": {"a": {"alpha": "much"}}}, "baselines.alpha = 'much'"),
         ({"steps": [3, 1]}, "each must be larger than the last"),
         ({"seed": 4}, "unknown key seed; did you mean seeds?"),
         ({"probe": "tiny/bse"}, "no probe tiny/bse; did you mean tiny/base?"),
@@ -234,6 +325,44 @@ def test_predictions_by_hand():
     roots = table["predicted_step_size_ratio"].to_numpy()[[0, 2]]
     np.testing.assert_allclose(roots, [2 / 2.125, (2 / 2.125) ** 0.5])
     assert constants.one_plus_error(Arm("sgd", "vanilla", 8, 1)) == 1 + (2 + 7) / 16
+
+
+def test_a_baselines_error_is_that_of_its_prompts():
+    """The mean over prompts of A - 2 b B + b^2 S - |g|^2 at b = alpha + lambda V."""
+    draws = np.random.default_rng(3)
+    a, b, s, gamma, v = draws.uniform(0.5, 2, (5, 6))
+    oracle = a - 2 * v * b + v**2 * s - gamma
+    columns = {"value": v, "score_norm2": s, "best_baseline": b / s}
+    sums = Sums.of(pd.DataFrame(columns | {"trace_oracle": oracle}))
+    for alpha, lam in [(0.0, 0.0), (0.3, 0.0), (0.0, 1.0), (0.4, -0.7)]:
+        by = alpha + lam * v
+        expected = np.mean(a - 2 * by * b + by**2 * s - gamma)
+        assert sums.within(alpha, lam) == pytest.approx(expected, rel=1e-12)
+    assert sums.within(0.0, 1.0) == pytest.approx(oracle.mean(), rel=1e-12)
+
+
+def test_the_best_two_numbers_are_those_of_least_error():
+    sums, c3 = Sums(a=3.0, b=1.0, s=2.0, vb=0.6, vs=0.9, v2s=0.8, v=0.5), 1.7
+    assert sums.best(1, c3) == (0.5, 0.0)
+    for size in (2, 8):
+
+        def error(alpha, lam, size=size):
+            return sums.within(alpha, lam) + lam**2 * c3 / (size - 1)
+
+        alpha, lam = sums.best(size, c3)
+        least = error(alpha, lam)
+        for step in (1e-3, -1e-3):
+            assert error(alpha + step, lam) > least < error(alpha, lam + step)
+    arms = {name: sums.of_baseline(Trained(**how)) for name, how in NAMED.items()}
+    assert arms == {"a": (0.2, 0.3), "b": (0.5, 0.0), "c": (0.5, 0.0)}
+
+
+def test_arms_of_a_baseline_are_predicted_by_their_numbers(tmp_path):
+    """1 + (c1 G + within + lambda^2 c3/(G-1))/(N |g|^2), TRL's own by its noise scale."""
+    lams, within = {"grpo": 1.0, "ours": 0.5}, {"grpo": 5.0, "ours": 4.0}
+    constants = Constants(2.0, within, 9.0, 2.0, lams, own=32.0)
+    assert constants.one_plus_error(Arm("sgd", "ours", 8, 4)) == 1 + (8 + 4 + 0.75) / 16
+    assert constants.one_plus_error(Arm("sgd", "yours", 8, 8)) == 5.0
 
 
 def test_other_seeds_and_a_base_at_the_arms_own_completions():
