@@ -95,7 +95,9 @@ def test_advantages_are_the_weights_of_the_named_estimator(tmp_path, given, size
     assert [*trainer._logs["advantages"]] == pytest.approx(found.tolist())
 
 
-@pytest.mark.parametrize("reward", [spread, partly, [right, spread]], ids=str)
+@pytest.mark.parametrize(
+    "reward", [spread, partly, [right, spread]], ids=["all", "some", "two functions"]
+)
 @pytest.mark.parametrize("changes", [{}, {"reward_clip_range": (0.1, 0.8)}], ids=str)
 def test_nothing_and_all_of_the_groups_mean_is_rloo_to_the_bit(tmp_path, reward, changes):
     given = {"num_generations": 4, **RLOO, **changes}
