@@ -257,7 +257,8 @@ def make_advice(evidence: Evidence) -> Advice:
     _refuse(evidence)
     table, question, level = evidence.table, evidence.question, evidence.level
     ruling, ladder = evidence.ruling, Ladder(evidence)
-    rows = tuple(ladder.rows())
+    # Another objective has no price here.
+    rows = tuple(ladder.rows())[: 1 if evidence.setting.elsewhere else None]
     steps_saved, saves = _savings(evidence)
     completions = int(question.completions)
     halved = ((ladder.base, 1.0), (ladder.base, 0.5))
@@ -286,7 +287,7 @@ def make_advice(evidence: Evidence) -> Advice:
         noise_scale=progress.noise_scale(table, ladder.base, level),
         learning_rate_factor=progress.step_size_ratio(table, *halved, level, adam=True),
         ladder=rows,
-        prices=tuple(ladder.prices()),
+        prices=() if evidence.setting.elsewhere else tuple(ladder.prices()),
         **_constants(evidence),
         best=evidence.best_group_size,
         beats_vanilla_from=beats_vanilla_from(evidence),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mse_lab.commands.command_line import Parser, any_group_size, completions, processes
-from mse_lab.errors import InputError, nearest, shown
+from mse_lab.errors import InputError, listed, shown
 
 if TYPE_CHECKING:
     from mse_lab.config.schema import Training
@@ -86,7 +86,7 @@ def read_training_options(
     name = _find_trainer(arguments, of_probe)
     if (trainer := TRAINERS.get(name)) is None:
         raise InputError(
-            f"--trainer: no trainer {name}; {nearest(name, [*TRAINERS])}; for another one "
+            f"--trainer: no trainer {name}; known: {listed([*TRAINERS])}; for another one "
             "give --G, --completions-per-step and --estimator alone"
         )
     same = of_probe is not None and of_probe.trainer == name

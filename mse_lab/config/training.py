@@ -71,6 +71,12 @@ class _Reading(NamedTuple):
         )
         return ", ".join(said)
 
+    @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """Name the settings by which it climbs another objective than the mean reward."""
+        rows = self.trainer.settings.items()
+        return tuple(name for name, row in rows if self.value(name) in row.elsewhere)
+
     def refuse(self, fault: str) -> InputError:
         return InputError(f"{self.where}: {fault}")
 
@@ -234,6 +240,8 @@ def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
 def _estimator(reading: _Reading, size: int) -> EstimatorEntry | None:
     """Find the weights and lengths that a training computes; None if none of ours does."""
     trainer, entry = reading.trainer, reading.estimator
+    if reading.elsewhere:
+        return None
     if entry is None:
         return trainer.estimator(size, reading.values)
     named = {"name": entry} if isinstance(entry, str) else entry
@@ -262,9 +270,6 @@ def _interpret(
     says += trainer.batch.step if trainer.batch.is_known(values) else []
     named = [reading.list(says, default="")]
     named += [f"estimator = {reading.estimator}"] if reading.estimator else []
-    elsewhere = [
-        key for key, row in trainer.settings.items() if reading.value(key) in row.elsewhere
-    ]
     uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe))
     return Setting(
         trainer=name,
@@ -273,7 +278,7 @@ def _interpret(
         named=", ".join(named),
         given=given,
         uncounted=uncounted if given else (),
-        elsewhere=reading.list(elsewhere),
+        elsewhere=reading.list(reading.elsewhere),
         completions_per_step=_completions(reading, size, stated),
         values=values,
     )

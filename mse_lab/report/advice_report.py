@@ -298,6 +298,8 @@ def advice_parts(advice: Advice) -> list[Part]:
         say_setting(advice),
         say_drawn(advice),
     ]
+    if advice.setting.elsewhere:  # Prices are those of the mean reward.
+        return [Part(sentences=[*filter(None, first)]), warnings]
     about = [
         say_where_it_is(advice),
         say_noise(advice),
