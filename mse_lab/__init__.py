@@ -9,7 +9,9 @@ estimator of the policy gradient g = E[W Z] is a weighted sum of scores,
 so one backward pass per completion gives, through inner products alone, the squared
 error of every estimator at every group size G. Data flows one way, through a folder each:
 
-    probe       what is measured: configuration, prompts, rewards, randomness
+    records     files of a user: their text, their rows, a completion's record
+    config      a probe: schema, files, templates; a trainer's settings
+    data        prompts, rewards, sources, randomness
     policy      the model, forward: loaded, its completions drawn, their probabilities
     scores      the model, backward: scores -> inner products, the reference gradient
     estimators  a group's rewards -> the weights w_i
@@ -20,7 +22,7 @@ error of every estimator at every group size G. Data flows one way, through a fo
     answers     finished runs -> claims, advice
     report      words, figures and pages for a reader
     api         the Python doors: a function a file, and the results that they return
-    trl         a callback that measures the live model of TRL's trainer
+    trl         in TRL's trainers: a baseline of one's own, the live model measured
     commands    a command a file: its arguments, and what it calls
 
 Only policy, scores, run and trl import torch; estimators, mse, results and what
