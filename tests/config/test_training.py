@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mse_lab.config.given_settings import TWO_WAYS
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Training
-from mse_lab.config.trainers import TRAINERS
+from mse_lab.config.trainers import TRAINERS, StepAndDraw
 from mse_lab.config.training import DEFAULT, change_to, find_setting, fits, read_training
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
@@ -377,6 +377,15 @@ def test_the_lists_of_names_are_those_of_the_installed_trl():
 
 
 COUNTS = st.integers(1, 12)
+
+
+@given(COUNTS, COUNTS, st.integers(1, 4))
+@CASES
+def test_completions_that_a_step_takes_twice_count_once(accumulated, slices, passes):
+    """TRL's `_prepare_inputs`: micro-step t takes slice t % slices of a draw."""
+    taken = {(t // (slices * passes), t % slices) for t in range(accumulated)}
+    batch = StepAndDraw(3 * accumulated, 3 * slices, 3, passes)
+    assert batch.distinct == 3 * len(taken)
 
 
 def accepted(**settings):
