@@ -197,7 +197,7 @@ def is_unbiased(entry: EstimatorEntry) -> bool:
     (True, False)
     """
     kept = without_batch(entry)
-    if kept in CONSTANT or kept in GRPO_TYPE:
+    if kept in CONSTANT or kept in GRPO_TYPE or _over_batch(kept):
         return True
     return find_estimator(kept).affine is not None
 

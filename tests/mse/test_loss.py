@@ -15,6 +15,7 @@ from mse_lab.mse.loss import (
     find_direction,
     is_bracketed,
     is_constant,
+    is_unbiased,
     without_batch,
 )
 from mse_lab.mse.pools import Pools
@@ -148,6 +149,7 @@ def test_what_a_large_batch_weights_is_one_constant(few, weight):
         assert aim.noise[1] != pytest.approx(expected[size].noise[1], rel=1e-9)
     assert [*aims] == [1, 4]
     assert is_constant(entry)
+    assert is_unbiased(entry)
     assert not is_constant(entry | {"over": "group"})
     assert find_aims(table, entry | {"weight": "length"}, [1]) == {}
 
