@@ -79,11 +79,21 @@ def probe_file(name: str, root: Path) -> Path:
         with reading(path):
             if "\0" not in name and path.is_file():
                 return path
+    if "\0" not in name and (remedy := way_from_checkpoint(Path(name))):
+        raise InputError(f"no probe {shorten(name)}; {remedy}")
     names = [name for name, _ in probe_files(root)]
     remedy = (
         nearest(name, names) if names else f"write one: {COMMAND_PREFIX} init MODEL PROMPTS"
     )
     raise InputError(f"no probe {shorten(name)}; {remedy}")
+
+
+def way_from_checkpoint(folder: Path) -> str:
+    """Say how a checkpoint's folder is measured; empty for any other."""
+    with reading(folder):
+        if not any((folder / f"{of}config.json").is_file() for of in ("", "adapter_")):
+            return ""
+    return f"a checkpoint folder? write a probe: {COMMAND_PREFIX} init {folder} PROMPTS"
 
 
 def probe_name(path: Path, root: Path) -> str:

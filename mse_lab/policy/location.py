@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from filecmp import dircmp
 from pathlib import Path
 
 from mse_lab.data.hub import Repository
@@ -49,6 +50,16 @@ class InMemory(Location):
         return self.refuse(reason, "check that model(input_ids) works")
 
 
+def _refuse_shadow(location: "Location", found: Path, other: Path) -> None:
+    """Refuse a name that folders of other content have, here and in the project."""
+    if not other.is_dir() or found.samefile(other):
+        return
+    sides = dircmp(found, other)
+    if sides.left_only or sides.right_only or sides.diff_files:
+        both = f"{found.resolve()} and {other.resolve()}"
+        raise location.refuse(f"two folders that differ, {both}", "give a whole path")
+
+
 def find_location(key: str, name: str, revision: str | None, root: Path) -> Location:
     """Find a local folder of this name, or else take it as a Hub name, without asking."""
     location = Location(key, name, revision)
@@ -61,6 +72,7 @@ def find_location(key: str, name: str, revision: str | None, root: Path) -> Loca
             (path / "config.json").is_file()  # Fails if the folder may not be entered.
     except InputError as error:
         raise location.refuse(error, "give a folder that may be read") from None
+    _refuse_shadow(location, path, root / name)
     return replace(location, folder=path)
 
 
@@ -78,6 +90,8 @@ def locate(
     if location.has(file):
         return location
     wanted = "give a checkpoint's folder"
+    if not location.commit and is_hub_name(name):
+        wanted += f", or move {location.folder}, which hides the Hub's {name}"
     if key == "model.path" and location.has("adapter_config.json"):
         wanted = "give a saved adapter as model.adapter, and its base as model.path"
     raise location.refuse(f"no {file} in it", wanted)

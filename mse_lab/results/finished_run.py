@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.probe_files import parse_probe, way_from_checkpoint
 from mse_lab.config.schema import Probe
 from mse_lab.config.training import Setting, find_setting
 from mse_lab.console import COMMAND_PREFIX
@@ -49,7 +49,8 @@ def read_tables(folder: Path) -> Tables:
     """Read the tables of a run."""
     results = ResultsFolder(folder)
     if not results.has_tables():
-        remedy = f"make it with {COMMAND_PREFIX} run PROBE"
+        made = f"make it with {COMMAND_PREFIX} run PROBE"
+        remedy = way_from_checkpoint(folder) or made
         raise InputError(f"{folder}: no finished run; {remedy}")
     mse, laws, prompts = map(results.read, ("mse.csv", "laws.csv", "prompts.csv"))
     name = str(mse["probe"].iloc[0])

@@ -252,6 +252,25 @@ def test_causal_models_are_taken(copy, architecture):
         assert load(copy, dtype=dtype).model.dtype == getattr(torch, dtype)
 
 
+def test_a_folder_that_hides_another_is_refused_or_said(copy, tmp_path, monkeypatch):
+    """Of the same content in two clones it is the same model."""
+    here, root = tmp_path / "here/probes/m", tmp_path / "project/probes/m"
+    for folder in (here, root):
+        shutil.copytree(copy, folder)
+    monkeypatch.chdir(tmp_path / "here")
+    config, project = probe_of("probes/m"), tmp_path / "project"
+    same = load_policy(config, project).identity
+    change_config(here, rms_norm_eps=0.5)
+    line = "^model.path = probes/m: two folders that differ, .*here.*project.*; give"
+    for read in (load_policy, lambda probe, root: identify_model(probe.model, root)):
+        with pytest.raises(InputError, match=line):
+            read(config, project)
+    assert load_policy(probe_of(root), project).identity == same
+    (here / "config.json").unlink()
+    with pytest.raises(InputError, match="or move probes/m, which hides the Hub"):
+        load_policy(config, tmp_path)
+
+
 # The Hub: asked once, and not at all where the cache has everything.
 
 

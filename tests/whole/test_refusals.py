@@ -52,6 +52,8 @@ run small.yaml --bugdet 9                      | --bugdet 9; see run_mse.py run 
 --nowhere                                      | --nowhere; see run_mse.py --help
 claims smollm2/ickl                            | no finished run; did you mean smollm2/icl?
 run tiny/bse                                   | no probe tiny/bse; did you mean tiny/base?
+run model                                      | a checkpoint folder? write a probe:
+report model                                   | a checkpoint folder? write a probe:
 run small.yaml --out there.yaml                | is a file; name a folder
 run small.yaml --out=                          | '--out=': empty; give a value
 figure nowhere                                 | nowhere: no finished run; known: demo, len
