@@ -27,6 +27,7 @@ figures: $(VENV)/installed
 	$(call DRAW,$(call RUNS,worked),figures/worked)
 	$(call DRAW,$(call RUNS,smollm2),figures/smollm2)
 	$(call DRAW,$(addprefix smollm2/words-,base instruct icl),figures/smollm2-questions)
+	$(call DRAW,smollm2/icl --ladder,figures/ladder)
 
 # The tables of the pages, from their files.
 tables: $(VENV)/installed

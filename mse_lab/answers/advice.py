@@ -13,7 +13,7 @@ of the population's mean gradient, not of the run's fixed prompts.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from mse_lab.mse.constants import Constants
 from mse_lab.mse.intervals import Estimate, falling
 from mse_lab.mse.loss import find_aims
 from mse_lab.mse.regime import Regime
-from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, SIZES, Stopped, Verdict
+from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, SIZES, Ruling, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.results.files import as_data
 
@@ -43,6 +43,13 @@ class StepProgress(NamedTuple):
     group_size: int
     progress: Estimate
     steps: Estimate  # Steps with this size over those with the present one.
+
+
+class SetBaseline(NamedTuple):
+    """The baseline alpha + lam m to set, m the mean reward of a group's others."""
+
+    alpha: float
+    lam: float
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,9 @@ class Advice:
     regret: float  # How much more than the best size is all right.
     verdict: Verdict  # Whether to keep the group size in use.
     set_to: int  # The size to type: the one in use unless the verdict is `change`.
+    baseline: SetBaseline | None  # And the baseline, None for your own loss.
+    unless_one_in: int | None  # A keep holds unless one prompt in so many is unlike these.
+    asks_batch: bool  # Whether it would be a verdict, were N known to be small.
     of_loss: bool  # Whether this is about the user's own loss, else about GRPO-type.
     steps_saved: Estimate | None  # Share of steps that it saves at N; None: unknown.
     saves: Estimate | None  # Share of completions for the same error: the limit of small N.
@@ -119,6 +129,13 @@ class Advice:
     def high(self) -> float:
         """The upper end of the interval of G*; infinite where there is none."""
         return self.best.high
+
+    @property
+    def set_row(self) -> LadderRow:
+        """The row of the ladder that the verdict sets."""
+        name = "trainer" if self.baseline else "size"
+        row = {str(one.row): one for one in self.ladder}
+        return row[name if self.verdict == "change" else "yours"]
 
     def progress_at(self, completions: int, group_size: int) -> StepProgress:
         """Give a row of the table of progress."""
@@ -187,8 +204,12 @@ def _constants(evidence: Evidence) -> dict[str, Estimate]:
     return constants
 
 
-def _progress(ladder: Iterable[LadderRow]) -> tuple[StepProgress, ...]:
-    """Tabulate progress at some N, the user's own among them; the present size is first."""
+def _progress(ladder: Sequence[LadderRow], ruling: Ruling) -> tuple[StepProgress, ...]:
+    """Tabulate progress at some N, of yours and of what is set, or of your best size."""
+    row = {one.row: one for one in ladder}
+    yours = row["yours"]
+    other = row.get("trainer" if ruling.baseline else "size", yours)
+    ladder = [yours] if other[1:3] == yours[1:3] else [yours, other]
     table = (
         StepProgress(one.completions_per_step, row.group_size, one.progress, one.steps)
         for row in ladder
@@ -278,12 +299,15 @@ def make_advice(evidence: Evidence) -> Advice:
         regret=question.tolerance,
         verdict=ruling.verdict,
         set_to=ruling.set_to,
+        baseline=SetBaseline(fit.alpha, fit.lam) if (fit := ruling.baseline) else None,
+        unless_one_in=ruling.unless_one_in,
+        asks_batch=ruling.asks_batch,
         of_loss=ruling.of_loss,
         steps_saved=steps_saved,
         saves=saves,
         at_most=ruling.at_most,
         at_least=ruling.at_least,
-        progress=_progress(rows[: 1 + (ruling.best != question.present)]),
+        progress=_progress(rows, ruling),
         noise_scale=progress.noise_scale(table, ladder.base, level),
         learning_rate_factor=progress.step_size_ratio(table, *halved, level, adam=True),
         ladder=rows,

@@ -15,6 +15,7 @@ import numpy as np
 from mse_lab.answers.trainer_settings import name_estimator, refuse_without_gradient
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry, Probe
+from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import Setting, fits
 from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
@@ -23,6 +24,7 @@ from mse_lab.mse.regime import Regime, find_regime
 from mse_lab.mse.rule import (
     LARGEST_CANDIDATE,
     LEAST_CARRIERS,
+    SIZES,
     TOLERANCE,
     Question,
     Ruling,
@@ -56,6 +58,7 @@ def ask(
         tolerance=tolerance,
         level=level,
         allowed=allowed_sizes(setting),
+        fitted=fitted_sizes(setting),
     )
 
 
@@ -64,6 +67,18 @@ def allowed_sizes(setting: Setting) -> tuple[int, ...]:
     if setting.batch is None:
         return ()
     return tuple(size for size in range(2, LARGEST_CANDIDATE + 1) if fits(setting, size))
+
+
+def fitted_sizes(setting: Setting) -> tuple[int, ...]:
+    """The group sizes at which the trainer takes a baseline alpha + lambda m; () for none.
+
+    Those of its own settings: TRL's begin at 2, though `with_baseline` sets 1, too.
+    """
+    trainer = TRAINERS[setting.trainer]
+    if not trainer.baselines or setting.elsewhere:
+        return ()
+    alone = (1,) if trainer.least == 1 else ()
+    return alone + (allowed_sizes(setting) or SIZES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,14 +32,14 @@ from mse_lab.answers.trainer_settings import (
     type_baseline,
     type_loss,
 )
+from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry
-from mse_lab.config.trainers import TRAINERS
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.baseline import Baseline, fit_baseline
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import CONSTANT, GRPO_TYPE, Aim, find_aims, is_constant, without_batch
 from mse_lab.mse.progress import progress, steps_ratio
-from mse_lab.mse.rule import cheapest
+from mse_lab.mse.rule import SIZES, cheapest
 
 # Completions a step at which progress is said where N is unknown, and beside N.
 STEPS = (64, 256, 1024, 4096)
@@ -76,6 +76,15 @@ class LadderRow(NamedTuple):
     progress: tuple[Made, ...]  # At N, if known, and at `STEPS`.
     typed: str | None  # What to set; None with `why`.
     why: str | None
+
+
+class Settable(NamedTuple):
+    """A training that could be set: where it points, and what is typed for it."""
+
+    entry: EstimatorEntry
+    group_size: int
+    aim: Aim
+    typed: Typed
 
 
 class Price(NamedTuple):
@@ -125,19 +134,18 @@ class Ladder:
 
     @cached_property
     def trainer(self) -> Baseline:
-        """The best baseline at a size that the trainer's settings take."""
-        least = TRAINERS[self.evidence.setting.trainer].least
-        sizes = [size for size in self._settable if size >= least]
-        return fit_baseline(self.evidence.table, sizes)
+        """The best baseline at a size that the trainer takes; the verdict's, if it has one.
+
+        Of a trainer that takes none: at a size of its groups.
+        """
+        question, ruling = self.evidence.question, self.evidence.ruling
+        sizes = question.fitted or question.allowed or SIZES
+        return ruling.baseline or fit_baseline(self.evidence.table, sizes)
 
     @cached_property
     def best(self) -> Baseline:
         """The best baseline at any size."""
-        return fit_baseline(self.evidence.table, {1, *self._settable})
-
-    @property
-    def _settable(self) -> list[int]:
-        return sorted(self.evidence.question.settable)
+        return fit_baseline(self.evidence.table, {1, *self.evidence.question.settable})
 
     def price(self, aim: Aim, completions: float | None = None) -> Estimate:
         """Price where an estimator points, at the user's N or another one."""
@@ -150,42 +158,60 @@ class Ladder:
         steps = _ONE if aim is self.base else self.price(aim, completions)
         return Made(completions, progress(table, aim, completions, level), steps)
 
-    def rows(self) -> Iterator[LadderRow]:
-        """List what could be set, from the present training on."""
+    @cached_property
+    def settings(self) -> dict[RowName, Settable]:
+        """What could be set, from the present training on."""
         setting, present = self.evidence.setting, self.evidence.question.present
-        yield self._row("yours", self.entry, present, self.base, Typed(None))
         size = self.evidence.ruling.best
         aims = {present: self.base} | find_aims(self.evidence.table, self.entry, [size])
         # Where its law ends before the size that GRPO-type's asks for, it stays as it is.
         size = size if size in aims else present
-        yield self._row("size", self.entry, size, aims[size], type_loss(setting, size))
-        fits: dict[RowName, Baseline] = {"trainer": self.trainer, "best": self.best}
-        for row, fit in fits.items():
-            size, *_, aim = fit
-            typed = type_baseline(setting, fit.alpha, fit.lam, size)
-            yield self._row(row, fit.entry, size, aim, typed)
 
-    def _row(
-        self, row: RowName, entry: EstimatorEntry, size: int, aim: Aim, typed: Typed
-    ) -> LadderRow:
+        def fitted(one: Baseline) -> Settable:
+            typed = type_baseline(setting, one.alpha, one.lam, one.group_size)
+            return Settable(one.entry, one.group_size, one.aim, typed)
+
+        return {
+            "yours": Settable(self.entry, present, self.base, Typed(None)),
+            "size": Settable(self.entry, size, aims[size], type_loss(setting, size)),
+            "trainer": fitted(self.trainer),
+            "best": fitted(self.best),
+        }
+
+    def rows(self) -> Iterator[LadderRow]:
+        """Price what could be set."""
         question, table = self.evidence.question, self.evidence.table
         completions, level = question.completions, question.level
-        yours = _ONE if aim is self.base else None
-        epochs = (aim.in_epochs, self.base.in_epochs, completions, level)
-        alpha, lam = find_estimator(entry).affine or (None, None)
         asked = sorted({*STEPS, int(completions)} - {0})
-        return LadderRow(
-            row=row,
-            estimator=entry,
-            group_size=size,
-            alpha=alpha,
-            lam=lam,
-            cost=yours or self.price(aim),
-            in_epochs=yours or steps_ratio(table, *epochs),
-            progress=tuple(self._made(aim, one) for one in asked),
-            typed=typed.line,
-            why=typed.why,
-        )
+        for name, (entry, size, aim, typed) in self.settings.items():
+            yours = _ONE if aim is self.base else None
+            epochs = (aim.in_epochs, self.base.in_epochs, completions, level)
+            alpha, lam = find_estimator(entry).affine or (None, None)
+            yield LadderRow(
+                row=name,
+                estimator=entry,
+                group_size=size,
+                alpha=alpha,
+                lam=lam,
+                cost=yours or self.price(aim),
+                in_epochs=yours or steps_ratio(table, *epochs),
+                progress=tuple(self._made(aim, one) for one in asked),
+                typed=typed.line,
+                why=typed.why,
+            )
+
+    def curves(self, completions: Sequence[float]) -> dict[str, Floats]:
+        """Give steps over yours at some N, (N, 3) of value, low, high, by what is set.
+
+        The oracle, which knows each prompt's value, stands beside what can be set.
+        """
+        size, constants = self.evidence.question.present, self.evidence.table.samples
+        oracle = Aim.of_unbiased(constants, "oracle", size)
+        aims = {name: one.aim for name, one in self.settings.items()} | {"oracle": oracle}
+        return {
+            name: np.array([self.price(aim, at) for at in completions])
+            for name, aim in aims.items()
+        }
 
     def prices(self) -> list[Price]:
         """Price losses that go by a name at their best sizes, the cheapest first."""

@@ -147,21 +147,22 @@ class Result(Analysis):
 
         Args:
             kind: `figure4`, the MSE against the group size, and its ratio to the oracle's;
-                `advice`, the MSE at a fixed number of completions, with the best sizes;
+                `advice`, what each row of the ladder takes of the steps of yours, over N;
                 `phase`, on which prompts a baseline near the value lowers the error.
 
         Raises:
             InputError: There is no such figure, or nothing to advise on.
         """
-        from mse_lab.report.advice_figure import compose_advice
+        from mse_lab.answers.ladder import Ladder
         from mse_lab.report.drawing import show_figure
         from mse_lab.report.figure_4 import compose
+        from mse_lab.report.ladder_figure import compose_ladder
         from mse_lab.report.phase_diagram import as_dots, compose_phase
 
         tables = Tables(self.name, self.mse, self.laws, self.prompts, self.held)
         composers = {
             "figure4": lambda: compose([tables]),
-            "advice": lambda: compose_advice(self.evidence()),
+            "advice": lambda: compose_ladder(Ladder(self.evidence())),
             "phase": lambda: compose_phase(
                 [as_dots(self.name, self.prompts, self.moments)]
             ),

@@ -1,10 +1,19 @@
-"""`mse-lab figure`: Figure 4 from finished runs, or the figure that explains it."""
+"""`mse-lab figure`: Figure 4 from finished runs, what explains it, or a run's ladder."""
+
+from __future__ import annotations
 
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mse_lab.commands.command_line import Parser, compare_runs, existing_runs, output_folder
+from mse_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mse_lab.report.drawing import Figure
 
 HELP = "Figure 4 from finished runs"
 
@@ -17,26 +26,46 @@ def add_arguments(parser: Parser) -> None:
     parser.add_run("runs", "*")
     parser.add_output_file(".png, .pdf or .svg")
     help = "instead of Figure 4, on which prompts a baseline near the value helps"
-    parser.add_argument("--phase", action="store_true", help=help)
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--phase", action="store_true", help=help)
+    help = "instead of Figure 4, what the rows of a run's ladder save, over N"
+    kinds.add_argument("--ladder", action="store_true", help=help)
     parser.add_argument("--dark", action="store_true", help="light on a dark ground")
+
+
+def _compose_figure_4(folders: Sequence[Path]) -> Figure:
+    from mse_lab.report.figure_4 import compose
+    from mse_lab.results.finished_run import read_tables
+
+    return compose([read_tables(folder) for folder in folders])
+
+
+def _compose_ladder(folders: Sequence[Path]) -> Figure:
+    from mse_lab.answers.advice_evidence import evidence_of_run
+    from mse_lab.answers.ladder import Ladder
+    from mse_lab.report.ladder_figure import compose_ladder
+    from mse_lab.results.finished_run import read_run
+
+    if len(folders) != 1:
+        raise InputError("--ladder: give one run, whose ladder is drawn")
+    run = read_run(folders[0])
+    return compose_ladder(Ladder(evidence_of_run(run, run.setting)))
 
 
 def execute(arguments: Namespace) -> int:
     """Draw the figure."""
     from mse_lab.report.drawing import save_figure
-    from mse_lab.report.figure_4 import compose
     from mse_lab.report.phase_diagram import compose_phase, read_dots
-    from mse_lab.results.finished_run import read_tables
 
     names = arguments.runs or FIGURE_4_RUNS
     folders = existing_runs(names)
     # Figures of a user's runs lie in the folder of the first one.
     target = output_folder(folders[0]) if arguments.runs else Path("figures")
+    stem, draw = target / "figure4", partial(_compose_figure_4, folders)
     if arguments.phase:
-        draw = partial(compose_phase, read_dots(folders))
-    else:
-        draw = partial(compose, [read_tables(folder) for folder in folders])
-    stem = target / ("phase" if arguments.phase else "figure4")
+        stem, draw = target / "phase", partial(compose_phase, read_dots(folders))
+    if arguments.ladder:
+        stem, draw = target / "ladder", partial(_compose_ladder, folders)
     files = [Path(f"{stem}.png"), Path(f"{stem}.pdf")]
     outputs = [arguments.out] if arguments.out else files
     for output in outputs:

@@ -27,6 +27,7 @@ from mse_lab.report.ladder_report import (
     display_name,
     ladder_part,
     lines_to_type,
+    say_baseline,
     say_what_changes_it,
     say_where_it_is,
     steps_table,
@@ -92,25 +93,33 @@ def _of_whom(advice: Advice) -> str:
 
 
 def _keep(advice: Advice) -> str:
-    unit, most = unit_of(advice), "no size needs far fewer"
+    unit, most = unit_of(advice), "nothing needs far fewer"
     if math.isfinite(advice.at_most):
         most = f"it needs at most {percent_up(advice.at_most)} more"
         unit += " than the best"
-    return f"Keep {size_name(advice)} = {advice.set_to}: {most} {unit}.{_of_whom(advice)}"
+    text = f"Keep {size_name(advice)} = {advice.set_to}"
+    if advice.unless_one_in:
+        text += f", unless one prompt in {advice.unless_one_in} is unlike these"
+    return f"{text}: {most} {unit}.{_of_whom(advice)}"
 
 
 def _change(advice: Advice) -> str:
-    saved = advice.steps_saved or advice.saves
+    saved, unit = advice.steps_saved or advice.saves, unit_of(advice)
     text = f"Set {size_name(advice)} = {advice.set_to}"
+    if fit := advice.baseline:
+        text += f" and the baseline {say_baseline(fit.alpha, fit.lam, digits=2)}"
     if saved is None:
-        return f"{text}: it needs fewer {unit_of(advice)}.{_of_whom(advice)}"
-    if advice.completions_per_step is None:
-        large = share(1 - advice.progress_at(LARGE_STEP, advice.set_to).steps.value)
-        text += " if a step has few completions: it saves at most "
-        more = f", at {LARGE_STEP:,} a step {large}"
+        return f"{text}: it needs fewer {unit}.{_of_whom(advice)}"
+    if math.isnan(saved.value):
+        text += f": it needs fewer {unit}, how many is {NOT_KNOWN}"
     else:
-        text, more = f"{text}: it saves ", ""
-    return f"{text}{share(saved.value)} of the {unit_of(advice)}{more}.{_of_whom(advice)}"
+        text += f": it saves {share(saved.value)} of the {unit}"
+    if advice.completions_per_step is None:
+        made = {one.completions_per_step: one.steps for one in advice.set_row.progress}
+        large = 1 - made[LARGE_STEP].value
+        part = f"it is {NOT_KNOWN} how many" if math.isnan(large) else share(large)
+        text += f", {part} of the steps at {LARGE_STEP:,} completions each"
+    return f"{text}.{_of_whom(advice)}"
 
 
 def _cannot_tell(advice: Advice) -> str:
@@ -122,6 +131,9 @@ def _cannot_tell(advice: Advice) -> str:
             "known here."
         )
     text = f"Cannot tell whether {present} is all right: "
+    if advice.asks_batch:
+        text += "what is best for small steps is not for large ones"
+        return f"{text}; give --completions-per-step.{_of_whom(advice)}"
     if advice.at_most > LARGE:
         text += f"nothing bounds what a change could save of the {unit_of(advice)}."
     else:
@@ -343,6 +355,8 @@ Advices = Mapping[str, Advice | str]
 def _verdict(advice: Advice) -> str:
     if not advice.held:
         return "a built-in check FAILED"
+    if advice.baseline:
+        return f"set {advice.set_to}, baseline"
     sizes = {"keep": f" {advice.set_to}", "change": f" to {advice.set_to}"}
     return advice.verdict + sizes.get(advice.verdict, "")
 

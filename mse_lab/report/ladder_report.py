@@ -8,7 +8,7 @@ from mse_lab.answers.ladder import LadderRow
 from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import find_estimator
-from mse_lab.formatting import number, parts, percent, share
+from mse_lab.formatting import NONE, NOT_KNOWN, number, parts, percent, share
 from mse_lab.mse.intervals import Estimate
 from mse_lab.report.rendering import Part
 
@@ -55,17 +55,29 @@ def say_baseline(alpha: float, lam: float, digits: int = 3) -> str:
     )
 
 
+def setting_name(entry: EstimatorEntry, size: int) -> str:
+    """Name a baseline by its two numbers, another loss by its name."""
+    name, affine = display_name(entry), find_estimator(entry).affine
+    if affine and base_name(entry) in FITTED:
+        name = say_baseline(*affine, digits=2)
+    return f"{name}, G = {size}"
+
+
 def row_name(row: LadderRow) -> str:
-    """Name a row of the ladder: its baseline, or its loss."""
-    name = display_name(row.estimator)
-    if row.alpha is not None and row.lam is not None and base_name(row.estimator) in FITTED:
-        name = say_baseline(row.alpha, row.lam, digits=2)
-    return f"{row.row}: {name}, G = {row.group_size}"
+    """Name a row of the ladder."""
+    return f"{row.row}: {setting_name(row.estimator, row.group_size)}"
 
 
 def _cost(row: LadderRow) -> str:
     """Write what a row costs over yours, shortly."""
-    return "1" if row.row == "yours" else " ".join(parts(row.cost, 1)).rstrip()
+    return (
+        "1" if row.row == "yours" else " ".join(parts(row.cost, most_decimals=2)).rstrip()
+    )
+
+
+def _progress(made: Estimate) -> str:
+    """Write a share without its interval; not where ||g||^2 may be none."""
+    return share(made.value) if made.value > 0 else NONE
 
 
 def ladder_part(advice: Advice) -> Part:
@@ -74,7 +86,7 @@ def ladder_part(advice: Advice) -> Part:
     rows = []
     for row in ladder_rows(advice):
         made = [one.progress for one in row.progress if at in (None, one[0])]
-        cells = [percent(one) if at else share(one.value) for one in made]
+        cells = [percent(one) if at else _progress(one) for one in made]
         rows.append([row_name(row), _cost(row), *cells])
     columns = [f"{one[0]:,}" for one in advice.ladder[0].progress]
     says_m = any(row.lam for row in advice.ladder)
@@ -129,4 +141,6 @@ def steps_table(advice: Advice) -> Part:
 def _saved(cost: Estimate) -> str:
     """Write the share that a cost over another one saves."""
     value, low, high = cost
+    if math.isnan(value):
+        return NOT_KNOWN
     return percent((1 - value, 1 - high, 1 - low))

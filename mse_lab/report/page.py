@@ -13,14 +13,15 @@ from matplotlib.figure import Figure
 
 from mse_lab.answers.advice import make_advice
 from mse_lab.answers.advice_evidence import evidence_of_run
+from mse_lab.answers.ladder import Ladder
 from mse_lab.answers.statement_numbers import judge_runs
 from mse_lab.errors import InputError
 from mse_lab.formatting import NONE
-from mse_lab.report.advice_figure import compose_advice
 from mse_lab.report.advice_report import advice_parts
 from mse_lab.report.claims_report import claims_parts
 from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.figure_4 import compose
+from mse_lab.report.ladder_figure import compose_ladder
 from mse_lab.report.phase_diagram import as_dots, compose_phase
 from mse_lab.report.rendering import Part, as_page
 from mse_lab.report.run_screen import ratio_part
@@ -74,7 +75,8 @@ def _advise(run: FinishedRun) -> Iterator[Part]:
         warnings = [f"warning: {text}" for text in run.warnings]
         yield Part(sentences=[f"No advice: {error}.", *warnings])
         return
-    image = draw_image(partial(compose_advice, evidence), f"N MSE, {run.name}")
+    draw = partial(compose_ladder, Ladder(evidence))
+    image = draw_image(draw, f"Steps over those of the present training, {run.name}")
     yield Part(figures=[image])
 
 

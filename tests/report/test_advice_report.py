@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from mse_lab.answers.advice import SetBaseline
 from mse_lab.answers.advice_files import advise_run
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT
@@ -38,8 +39,18 @@ def plain(text):
 
 @pytest.fixture
 def advice(known):
+    rows = [
+        row._replace(
+            progress=tuple(one._replace(steps=Estimate(s, s, s)) for one in row[7])
+        )
+        for row, s in zip(known[2].ladder, (1.0, 0.95, 0.91, 0.9), strict=True)
+    ]
     return replace(
         known[2],
+        ladder=tuple(rows),
+        baseline=None,
+        unless_one_in=None,
+        asks_batch=False,
         verdict="change",
         set_to=4,
         saves=SAVES,
@@ -56,8 +67,28 @@ def advice(known):
     [
         (
             {},
-            "Set num_generations = 4 if a step has few completions: it saves at most "
-            "28% of the completions for the same error, at 1,024 a step 0.89%.",
+            "Set num_generations = 4: it saves 28% of the completions for the same error, "
+            "5% of the steps at 1,024 completions each.",
+        ),
+        (
+            {"baseline": SetBaseline(0.1234, -0.2)},
+            "Set num_generations = 4 and the baseline 0.12 - 0.2 m: it saves 28% of the "
+            "completions for the same error, 9% of the steps at 1,024 completions each.",
+        ),
+        (
+            {"completions_per_step": 1024, "steps_saved": STEPS._replace(value=math.nan)},
+            "Set num_generations = 4: it needs fewer steps at your 1,024 completions each, "
+            "how many is not known.",
+        ),
+        (
+            {"verdict": "cannot tell", "asks_batch": True},
+            "Cannot tell whether num_generations = 8 is all right: what is best for small "
+            "steps is not for large ones; give --completions-per-step.",
+        ),
+        (
+            {"verdict": "keep", "set_to": 8, "at_most": 0.041, "unless_one_in": 16},
+            "Keep num_generations = 8, unless one prompt in 16 is unlike these: it needs "
+            "at most 5% more completions for the same error than the best.",
         ),
         (
             {"completions_per_step": 1024, "steps_saved": STEPS},
@@ -76,7 +107,7 @@ def advice(known):
         ),
         (
             {"verdict": "keep", "set_to": 8, "at_most": math.inf},
-            "Keep num_generations = 8: no size needs far fewer completions for the same "
+            "Keep num_generations = 8: nothing needs far fewer completions for the same "
             "error.",
         ),
         (
@@ -281,7 +312,7 @@ def test_a_line_each_and_why_there_is_none(known, completions):
     heads, first, none, failed, why = advice_lines("step", advices).splitlines()
     assert heads.split()[:3] == ["step", "reward", "G*"]
     assert ("progress at N = 64" in heads) == (completions == 64)
-    assert first.endswith(f"  change to {advice.set_to}")
+    assert first.endswith(f"  set {advice.set_to}, baseline")
     assert none.split() == ["10", *["\u2013"] * (2 + (completions == 64)), "no", "advice"]
     assert failed.endswith("a built-in check FAILED")
     assert why == "10: rewards do not differ"
