@@ -366,3 +366,15 @@ def test_where_n_is_unknown_a_verdict_holds_at_every_n(monkeypatch, small, large
     assert found.verdict == verdict
     assert found.asks_batch == (verdict == "cannot tell")
     assert (found.saves is None) == found.asks_batch
+
+
+def test_a_look_is_one_of_many():
+    """Its bounds are those of all looks together, a run's those of one."""
+    table, question = drawn(60), asked("grpo", 8)
+    found = {
+        looked: rule_by_table(table, bound_ratios(table, LEVEL, looked=looked), question)
+        for looked in (True, False)
+    }
+    assert rule_by_looks(table, question).at_most == found[True].at_most
+    assert rule_by_run(table, question).at_most == found[False].at_most
+    assert found[True].at_most > 1.02 * found[False].at_most > 0

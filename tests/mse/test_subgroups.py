@@ -112,6 +112,17 @@ def test_the_order_of_completions_is_irrelevant():
     np.testing.assert_allclose(*found, rtol=1e-9)
 
 
+def test_a_constant_added_to_the_rewards_changes_nothing():
+    """Of one block: what is taken off of each reward biases nothing, it spares noise."""
+    rng = np.random.default_rng(0)
+    rewards_N, score_ND = rng.choice(BONUS, 8), rng.normal(size=(8, 3))
+    plain, more = (
+        figures(ESTIMATORS_OF["TRL's"], 5)(make_sample(one, score_ND, np.arange(8)))
+        for one in (rewards_N, rewards_N + 64)
+    )
+    np.testing.assert_allclose(plain, more, rtol=1e-6)
+
+
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize(
     ("name", "size", "bias"), [("centred", 5, 1e-9), ("TRL's", 5, 0.2)]
