@@ -222,6 +222,16 @@ def _warn_of_budget(
         )
 
 
+def _drawn_before(
+    possible: Sequence[Look], order: Sequence[int], store: Store[SampledPrompt]
+) -> int:
+    """Say which look is the last all of whose completions an earlier start has drawn."""
+    for at in reversed(range(len(possible))):
+        if all(item in store for items in possible[at].items(order) for item in items):
+            return at
+    return 0
+
+
 def sample_until(
     subject: Subject,
     store: Store[SampledPrompt],
@@ -234,8 +244,9 @@ def sample_until(
 ) -> SamplingEnd:
     """Sample look by look until one says stop, or no further look is left.
 
-    All processes call this and sample; the first one looks. The time is limited for one
-    process alone.
+    All processes call this and sample; the first one looks. It begins where an earlier
+    start has ended: the answer rests on all completions at hand. The time is limited for
+    one process alone.
     """
     deadline, done, stop = _Deadline(seconds), Look(0, 0), False
     hidden = not (shown and processes.first)
@@ -256,7 +267,8 @@ def sample_until(
         line.write(subject.first_prompt)
         line.write(lambda: [f"drawing ends with the verdict, or at {most:,} completions"])
         lengths = list(map(len, subject.tokens))
-        for look in takewhile(deadline.allows, possible):
+        drawn = processes.agree(partial(_drawn_before, possible, order, store), int)
+        for look in takewhile(deadline.allows, possible[drawn:]):
             batches = look.batches(order, lengths)
             fill(store, batches, measure, processes, line)
             done, stop = look, processes.agree(partial(seen.at, look))

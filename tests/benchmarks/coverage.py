@@ -1,11 +1,14 @@
 """How often do 95% intervals hold the truth?
 
-    python tests/benchmarks/coverage.py [NAME ...] [--runs 160] [--bootstrap] [--quick]
+    python tests/benchmarks/coverage.py [NAME ...] [--runs 160]
+                                        [--bootstrap | --advice] [--quick]
 
 Every number that is printed with an interval, and every verdict of `claims`, by the public
 door, on runs of `tests/designs.py`: prompts drawn from populations of known laws, and
 prompts that are always the same. Counts of every number are kept in
-`results/coverage/table.csv`, or `bootstrap.csv` where intervals are the bootstrap's. A
+`results/coverage/table.csv`, or `bootstrap.csv` where intervals are the bootstrap's.
+`advice.csv` (`--advice`) has what stands beside the verdict when `advise` stops, at N = 64,
+on the populations of verdicts: there how much is drawn depends on what was seen. A
 design that is there with as many runs is left as it is, unless it is named; so what was
 interrupted goes on. `--quick` makes five runs of each and writes nothing. All of it takes
 half an hour of two cores.
@@ -17,6 +20,7 @@ that carries a warning.
 
 import argparse
 import gc
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -28,13 +32,18 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from designs import FIXED, POPULATIONS
+from benchmarks.levels import BUDGET, COMPLETIONS, draw_looks
+from designs import FIXED, POPULATIONS, VERDICTS
+from mse_lab.answers.advice import make_advice
+from mse_lab.mse.samples import Samples
+from populations import choose, evidence_of
 from simulated import analysed
 from truths import Answer, Truth, of_advice, of_claims, of_fixed_prompts, of_side
 
 OUT = Path(__file__).resolve().parents[2] / "results/coverage"
-FILES = {"closed-form": "table.csv", "bootstrap": "bootstrap.csv"}
-DRAWS = {"closed-form": 200, "bootstrap": 1000}
+FILES = {name: f"{name}.csv" for name in ("bootstrap", "advice")}
+FILES["closed-form"] = "table.csv"
+DRAWS, STEPS = {"closed-form": 200, "bootstrap": 1000}, 64
 RUNS, QUICK, OFTEN, LEVEL = 160, 5, 40, 0.95
 SIZES = (4, 16, 64)
 SOME_BIASED = ("grpo-std", "maxrl")
@@ -70,6 +79,19 @@ def answers_by(
     return found, bool(result.warnings)
 
 
+def advised_by(name: str, seed: int) -> tuple[list[Answer], bool]:
+    """List every number of an advice that ends with its verdict, and whether it warns."""
+    case, rng = VERDICTS[name], np.random.default_rng([seed, *map(ord, name)])
+    index = rng.integers(0, case.whole.prompts, BUDGET // COMPLETIONS)
+    for blocks in draw_looks(choose(case.whole, index), rng):
+        evidence = evidence_of(Samples.of(blocks), completions=STEPS)
+        if evidence.ruling.verdict != "cannot tell":
+            break
+    advice, truth = make_advice(evidence), Truth(case.whole)
+    answers = [*of_advice(advice, truth), of_side(advice.regime, truth)]
+    return answers, bool(advice.warnings)
+
+
 def count(name: str, answers: Iterable[Answer], warned: bool, counts: Counts) -> None:
     """Add a run's numbers to the counts."""
     for one in answers:
@@ -92,7 +114,10 @@ def measure(name: str, runs: int, method: str) -> pd.DataFrame:
     gc.freeze()  # statsmodels collects garbage with every correction of p-values
     counts: Counts = Counter()
     for seed in range(runs):
-        count(name, *answers_by(name, seed, method), counts)
+        found = (
+            advised_by(name, seed) if method == "advice" else answers_by(name, seed, method)
+        )
+        count(name, *found, counts)
     return tabulate(counts)
 
 
@@ -117,6 +142,7 @@ def by_kind(rows: pd.DataFrame) -> pd.DataFrame:
     That is of numbers that are told often, such as the costs of all sizes but the best.
     """
     usual = [name for name, one in POPULATIONS.items() if not one.extreme]
+    usual += [name for name in VERDICTS if name not in POPULATIONS]
     rows, lines = rows[rows.index.get_level_values("prompts").isin(usual)], {}
     for kind, own in rows.groupby(level="kind"):
         share = 100 * own.held / own.runs
@@ -151,6 +177,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--bootstrap", action="store_true", help="the bootstrap's intervals"
     )
+    parser.add_argument("--advice", action="store_true", help="advice when it stops")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs, no table")
     parser.add_argument("--fresh", action="store_true", help="measure all again")
     return parser.parse_args()
@@ -160,10 +187,13 @@ def main() -> None:
     """Measure what is named, or what the table lacks; print the summary."""
     asked = parse()
     method = "bootstrap" if asked.bootstrap else "closed-form"
+    method = "advice" if asked.advice else method
+    sources = [name for name, case in VERDICTS.items() if case.size == math.inf]
+    sources = sources if asked.advice else [*SOURCES]
     runs, path = QUICK if asked.quick else asked.runs, OUT / FILES[method]
     known = read(path).runs.groupby("prompts").max()
     done = set() if asked.fresh or asked.quick else {*known.index[known >= runs]}
-    names = asked.names or [name for name in SOURCES if name not in done]
+    names = asked.names or [name for name in sources if name not in done]
     parts = [] if asked.quick else [read(path)]
     with ProcessPoolExecutor() as processes:
         todo = [processes.submit(measure, name, runs, method) for name in names]
@@ -173,7 +203,7 @@ def main() -> None:
                 put(path, parts[-1])
             print(*parts[-1].index.get_level_values("prompts")[:1], file=sys.stderr)
     found = pd.concat(parts) if asked.quick else read(path)
-    for tabulated in (by_kind, by_design):
+    for tabulated in (by_kind,) if asked.advice else (by_kind, by_design):
         print(tabulated(found).to_string(), end="\n\n")
 
 

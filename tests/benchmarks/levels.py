@@ -216,7 +216,8 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
     """Make a population's row of the table."""
     verdicts = Counter(one.ruling.verdict for one in answers)
     changes = [one for one in answers if one.ruling.verdict == "change"]
-    saved = [one.ruling.saves.value for one in changes if one.ruling.saves]
+    said = [one.ruling.saves.value for one in changes if one.ruling.saves]
+    saved = [value for value in said if math.isfinite(value)]
     drawn = [one.completions for one in answers]
     bounds = [one.ruling.at_most for one in answers if one.ruling.verdict == "cannot tell"]
     most = [bound for bound in bounds if math.isfinite(bound)]
@@ -239,7 +240,7 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
         "wrong_change": percent(one.wrong_change for one in answers),
         "wrong_size": percent(one.wrong_size for one in answers),
         "bound_false": percent(one.bound_false for one in answers),
-        "saves": f"{100 * np.nanmedian(saved):.0f}" if saved else "",
+        "saves": f"{100 * np.median(saved):.0f}" if saved else "",
         "saves_held": percent(one.saving_held for one in changes if one.ruling.saves),
         "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
     }

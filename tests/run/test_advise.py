@@ -110,6 +110,16 @@ def test_what_ends_it_where_nothing_is_known(
     assert end.startswith(f"5 prompts, {5 * last:,} completions, ")
 
 
+def test_what_is_at_hand_is_used(measure):
+    """A question that its first look would answer is answered by all that were drawn."""
+    decide, _ = deciding(False, False, True)
+    measure(decide)
+    decide, seen = deciding(True)
+    assert look_of(measure(decide)) == (5, 36)
+    assert seen == [(5, 36)]
+    assert look_of(measure(deciding(True)[0], budget=130)) == (5, 24)
+
+
 def test_a_budget_below_the_first_look(measure):
     with pytest.raises(InputError, match="= 59: the first look takes 60 completions"):
         measure(lambda samples: None, budget=59)
