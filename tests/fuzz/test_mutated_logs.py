@@ -10,6 +10,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from fuzzing import CASES, answer_or_one_line
 from hypothesis import given
@@ -98,7 +99,14 @@ def grade(frame, data):
     return frame.assign(reward=frame["reward"] / 3 + noise * (frame["place"] % 2))
 
 
-HAPPENS = [lose, double, lose_group, mix, share, unscored, grade]
+def again(frame, data):
+    """Append the whole or a part once more, other completions of the same prompts."""
+    size = data.draw(st.sampled_from([len(frame), len(frame) // 3]))
+    part = frame[:size].assign(id=frame["id"] + GROUPS, reward=1 - frame["reward"])
+    return pd.concat([frame, part], ignore_index=True)
+
+
+HAPPENS = [lose, double, lose_group, mix, share, unscored, grade, again]
 happened = st.lists(st.sampled_from(HAPPENS), max_size=2)
 
 
@@ -130,14 +138,21 @@ def as_lines(data, frame):
     names["prompt_id"] = data.draw(st.sampled_from(IDS))
     kept = data.draw(st.lists(st.sampled_from(["step", "text", "length"]), unique=True))
     kind = data.draw(st.sampled_from([float, str, json.dumps]))
+    # Ids that are texts in some lines, that begin anew, prompts that differ by a harness.
+    texts = data.draw(st.sampled_from([0, 0, 0, 1]))
+    anew = data.draw(st.sampled_from([GROUPS, GROUPS, 4, 1]))
+    flat = names["prompt_id"] in ("prompt_id", "group", "example_id")
+    harness = flat and data.draw(st.booleans())
     lines = []
     for row in frame.to_dict("records"):
         record = {key: row[key] for key in kept}
-        put(record, names["prompt"], row["prompt"])
+        own = f" {len(lines)}" if harness else ""
+        put(record, names["prompt"], row["prompt"] + own)
         known = not np.isnan(row["reward"])
         put(record, names["reward"], kind(row["reward"]) if known else None)
         if names["prompt_id"]:
-            put(record, names["prompt_id"], row["id"])
+            shown = row["id"] % GROUPS % anew
+            put(record, names["prompt_id"], str(shown) if row["place"] < texts else shown)
         lines.append(record)
     columns = {key: [name] for key, name in names.items() if name and name != key}
     columns.pop("prompt_id" if names["prompt_id"] == "group" else "", None)

@@ -218,7 +218,7 @@ def test_lists_of_tokens_that_are_refused(tmp_path, line, said):
 def parted(*groups, **more):
     """Lines of groups of (right, brief), whose sum is the reward."""
     return [
-        {"prompt_id": f"p{n}", "rewards": {"right": right, "brief": brief}}
+        {"prompt_id": f"p{n}", "group": n, "rewards": {"right": right, "brief": brief}}
         | {"reward": right + brief, **more}
         for n, group in enumerate(groups)
         for right, brief in group
@@ -274,30 +274,31 @@ def test_the_fall_is_the_estimate_over_the_range(tmp_path):
     assert verdicts_of(some)["drift"].value == -some.drift.value > -some.drift.high
 
 
-PARTED = parted([(0, 0.1), (0, 0.3)], [(1, 0.2), (0, 0.2)], [(0, 0), (0, 0)])
+PARTED = parted(
+    [(0, 0.1), (0, 0.3)], [(1, 0.2), (0, 0.2)], [(0, 0)] * 2, [(1, 0), (0, 0.5), (0, 0)]
+)
 
 
 def test_parts_by_hand(tmp_path):
-    """Squared advantages .02 and .5 of two groups; by a std of .141 and .707 1 each."""
-    found = summarise(tmp_path, PARTED).parts
+    """Squared advantages .02, .5 and .5, of variances .02, .5, .25: by a std 1, 1 and 2."""
+    summary = summarise(tmp_path, PARTED)
+    found, said = summary.parts, verdicts_of(summary)["parts"]
     right, brief = found.parts
     assert (found.outcome, found.told, found.others) == ("right", False, ("brief",))
-    assert (right.mean, brief.mean) == pytest.approx((1 / 6, 0.8 / 6))
-    assert (right.varies, brief.varies) == pytest.approx((1 / 3, 1 / 3))
-    assert (right.share_plain, brief.share_plain) == pytest.approx(
-        (0.5 / 0.52, 0.02 / 0.52)
+    assert (right.mean, brief.mean) == pytest.approx((2 / 9, 1.3 / 9))
+    assert (right.varies, brief.varies) == (0.5, 0.5)
+    assert (right.share_plain, brief.share_plain) == pytest.approx((1 / 1.02, 0.02 / 1.02))
+    few, *others = (
+        n / (1 + 1e-4 / v**0.5) ** 2 for n, v in ((1, 0.02), (1, 0.5), (2, 0.25))
     )
-    by_std = [1 / (1 + 1e-4 / sd) ** 2 for sd in (0.5**0.5, 0.02**0.5)]
-    assert [one.share_std for one in (right, brief)] == pytest.approx(
-        [one / sum(by_std) for one in by_std]
-    )
-    assert (found.alone, found.share_plain) == pytest.approx((1 / 3, 0.02 / 0.52))
-    said = verdicts_of(summarise(tmp_path, PARTED))["parts"]
+    assert brief.share_std == pytest.approx(few / (few + sum(others)))
+    assert right.share_std == pytest.approx(1 - brief.share_std)
+    assert (found.alone, found.share_plain) == pytest.approx((0.25, 0.02 / 1.02))
     assert said.look
     assert said.finding.startswith(
-        "in 33% of the groups only brief differs, not right: 50%"
+        "in 25% of the groups only brief differs, not right: 25%"
     )
-    assert summarise(tmp_path, PARTED).as_dict()["parts"][1] == brief._asdict()
+    assert summary.as_dict()["parts"][1] == brief._asdict()
 
 
 def test_a_case_of_the_field(tmp_path):
