@@ -1,6 +1,6 @@
 """Supplied completions: drawn elsewhere, by vLLM or a trainer, and read from a file.
 
-A line or row of the file is a record of a completion (`probe/records.py`), read as
+A line or row of the file is a record of a completion (`records/records.py`), read as
 `rollouts` reads it; `probes/README.md` says what a run makes of it. An end token may end
 each turn of the policy, and the log-probabilities of masked tokens do not count. All lines
 have the same names; others are ignored.
