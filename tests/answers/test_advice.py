@@ -329,7 +329,7 @@ def test_names_the_batch_that_the_best_size_takes(known):
 VERL = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
-@pytest.mark.parametrize("batch", [64, 256])
+@pytest.mark.parametrize("batch", [64, 67])
 def test_a_single_completion_of_a_prompt_is_judged(known, batch):
     """The batch that G* takes is priced over its own loss: one has no group."""
     used = {"trainer": "verl", "n": 1, "adv_estimator": "rloo", VERL: batch,
@@ -337,10 +337,9 @@ def test_a_single_completion_of_a_prompt_is_judged(known, batch):
             "use_dynamic_bsz": True}  # fmt: skip
     pools = replace(known[1], rewards_PN=known[1].rewards_PN + 3.0,
                     reference_rewards_PN=known[1].reference_rewards_PN + 3.0)  # fmt: skip
-    for one in (known[1], pools):
-        found = make_advice(evidence(one, read_training(used)))
-        assert found.setting.group_size == 1
-        assert all("would save" in line for line in found.warnings)
+    found = make_advice(evidence(pools, read_training(used)))
+    assert found.setting.group_size == 1
+    assert [one[:19] for one in found.warnings] == ["G = 4 would save 93"] * (batch % 4 > 0)
 
 
 def test_another_objective_gets_no_size(known):

@@ -69,3 +69,11 @@ def test_a_chat_is_what_the_template_makes_of_its_turns(copy):
     turns = [{"role": "system", "content": "1"}, {"role": "user", "content": "2"}]
     found = render_chats(policy.tokenizer, [prompt("2", problem=turns), prompt("2")])
     assert found == ["systemuser", "user"]
+
+
+def test_a_chat_template_is_given_its_arguments(copy):
+    policy = load(copy)
+    policy.tokenizer.chat_template = "{% if enable_thinking %}1{% else %}2{% endif %}"
+    for options, ids in ((None, [2]), ({"enable_thinking": True}, [1])):
+        how = {"chat": True, "new_tokens": 1, "options": options}
+        assert encode_prompts(policy, [prompt("3")], **how) == [ids]
