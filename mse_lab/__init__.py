@@ -53,8 +53,7 @@ from typing import TYPE_CHECKING, Any
 from mse_lab.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from mse_lab.api.advise import advise
-    from mse_lab.api.measure import analyse, measure
+    from mse_lab.api.measure import advise, analyse, measure
     from mse_lab.api.result import Advice, Result
     from mse_lab.api.rollouts import Rollouts, rollouts
     from mse_lab.errors import InputError
@@ -78,7 +77,7 @@ _HOMES = {
     "InputError": "errors",
     "Result": "api.result",
     "Rollouts": "api.rollouts",
-    "advise": "api.advise",
+    "advise": "api.measure",
     "analyse": "api.measure",
     "measure": "api.measure",
     "rollouts": "api.rollouts",

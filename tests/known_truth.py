@@ -21,8 +21,8 @@ from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.run.prepare import prepare
 from mse_lab.run.run_probe import execute_run
+from mse_lab.run.subject import prepare
 
 NAMES = [name for name, one in EVERY.items() if one.group_local]
 SHOWN = ["vanilla", "grpo", "oracle", "best-constant"]

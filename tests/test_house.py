@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "logs": GROUND | DATA | {"mse"},
     "answers": GROUND | DATA | {"estimators", "mse", "results"},
     "report": GROUND | DATA | {"estimators", "mse", "results", "answers", "logs"},
-    "": {"errors", "version", "api.advise", "api.measure", "api.result", "api.rollouts"},
+    "": {"errors", "version", "api.measure", "api.result", "api.rollouts"},
 }
 MAY_IMPORT["api.result"] = GROUND | {"answers", "results", "report"}
 MAY_IMPORT["api.result"] |= {"config.training"}

@@ -6,14 +6,18 @@
     print(result.advice)  # the screen of `mse-lab advise`
     result.mse, result.prompts, result.advice.set_to
     result.plot("advice").savefig("advice.png")
+    advice = mse_lab.advise(model, tokenizer, prompts, reward, sampling=tokens)
+    advice.verdict, advice.set_to, advice.steps_saved, advice.completions, advice.stopped
 
 `analyse` needs arrays alone, no model and no torch. So scores that were computed elsewhere
 can be analysed, intervals and estimators can be changed afterwards, and the statistics can
 be tested on arrays whose truth is known.
 """
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
@@ -22,20 +26,34 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 
-from mse_lab.api.result import Result
+from mse_lab.answers.advice import make_advice
+from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
+from mse_lab.api.result import Advice, Result
 from mse_lab.config.schema import EstimatorEntry, IntervalMethod, PromptPopulation
-from mse_lab.config.training import read_training
+from mse_lab.config.training import Setting, read_training
 from mse_lab.data.foreign_code import load_extra
-from mse_lab.errors import InputError, shown
+from mse_lab.errors import InputError, is_count, is_share, nearest, shown
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.rule import TOLERANCE, Question
+from mse_lab.mse.samples import Samples
 from mse_lab.results.analysis import Analysis
+from mse_lab.results.checks import none_failed
+from mse_lab.results.folder import ADVICE
 
 if TYPE_CHECKING:
-    from mse_lab.run.in_memory import InMemoryInputs
+    from mse_lab.run.advise import SamplingEnd
+    from mse_lab.run.subject import Subject
 
 # One, or several; also as an array.
 Sizes = int | Iterable[int]
 Entries = EstimatorEntry | Iterable[EstimatorEntry]
+
+# Keys of a probe that both functions take; of its prompts these alone, without a section.
+OF_PROMPTS = ("template", "chat", "chat_template_kwargs", "population")
+KEYS = ("sampling", "training", "interval", "parameters", "seed", *OF_PROMPTS)
+OF_A_RUN = ("group_sizes", "estimators", "pool")
+OF_ALL = ("name", "out", "progress")
+OF_ADVICE = ("regret", "budget", "completions_per_step")
 
 
 def measure(
@@ -44,26 +62,16 @@ def measure(
     prompts: Iterable[Any],
     reward: str | Callable[..., Any],
     *,
-    group_sizes: Sizes | None = None,
-    estimators: Entries | None = None,
-    sampling: Mapping[str, Any] | None = None,
-    pool: Mapping[str, int] | None = None,
-    training: Mapping[str, Any] | None = None,
-    interval: Mapping[str, Any] | None = None,
-    parameters: str | Sequence[str] = "all",
-    template: str = "none",
-    chat: bool = False,
-    population: PromptPopulation = "like-these",
-    seed: int = 0,
     name: str | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    **keys: Any,
 ) -> Result:
     """Measure the estimators' MSE for a model that is in memory already.
 
-    This is the pipeline of `mse-lab run`, with its checks; arguments that are not given
-    have the defaults of a probe. The model is measured in evaluation mode and returned as
-    it was: its modes, `requires_grad` and gradients, its precision and device.
+    This is the pipeline of `mse-lab run`, with its checks. The model is measured in
+    evaluation mode and returned as it was: its modes, `requires_grad` and gradients, its
+    precision and device.
 
     Args:
         model: A causal language model of transformers. Parameters that do not require
@@ -76,92 +84,151 @@ def measure(
             text and its prompt's mapping; or one as for TRL, `(completions, **columns) ->
             list`, which is called for some completions of one prompt; or verl's
             `compute_score`, called by its names.
-        group_sizes: Group sizes G, or one; each divides the largest.
-        estimators: As in a probe: names, or mappings of a name and parameters; or one.
-        sampling: `max_new_tokens` and `temperature`.
-        pool: Completions of each prompt: `reference` and `replicate`.
-        training: What the advice judges, as in a probe: `trainer` (trl, rloo, verl or
-            other), `config`, its file, `words`, and its own settings; of another trainer
-            `G`, `completions_per_step` and `estimator`; by default TRL's defaults.
-        interval: `method`, `level` and `resamples`.
-        parameters: `all`, or regular expressions on the names of those that count.
-        template: The text around a problem, as in a probe; by default none.
-        chat: Whether prompts go through the tokenizer's chat template.
-        population: `like-these` if the prompts are a random sample of those that count,
-            `these` if there are no others, as where they are the training set.
-        seed: The seed of all draws.
         name: The name in the rows of the tables; by default the model's.
         out: A folder for all files of a run, from which an interrupted call resumes; by
             default nothing is written.
         progress: Whether a progress bar is shown.
+        keys: Keys of a probe, with its meanings and defaults: `group_sizes`, `estimators`
+            (one, or several), `sampling`, `pool`, `training`, `interval`, `parameters`,
+            `seed`; and of its prompts `template` (here by default `none`), `chat`,
+            `chat_template_kwargs` and `population`.
 
     Raises:
         InputError: An argument is not usable; the message names it.
     """
-    inputs = in_memory_inputs(
-        "measure",
-        model,
-        tokenizer,
-        prompts,
-        reward,
-        name,
-        out,
-        group_sizes=None if group_sizes is None else read_sizes(group_sizes),
-        estimators=None if estimators is None else _entries(estimators),
-        sampling=sampling,
-        pool=pool,
-        interval=interval,
-        training=training,
-        parameters=parameters,
-        template=template,
-        chat=chat,
-        population=population,
-        seed=seed,
-    )
-    from mse_lab.run.in_memory import measure_model
+    taken = (*KEYS, *OF_A_RUN, *OF_ALL)
+    settings = _read_keys("measure", keys, taken)
+    setting, folder = read_training(settings.get("training")), _read_folder(name, out)
+    from mse_lab.run.in_memory import borrow_subject, measure_model
 
-    setting = read_training(training)
-    analysis, checks, noted = measure_model(inputs, shown=progress)
+    given = model, tokenizer, _rows(prompts), reward, settings
+    with borrow_subject(*given, name, folder) as subject:
+        analysis, checks, noted = measure_model(subject, shown=progress)
     measured = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
     return Result(**measured, checks=tuple(checks), noted=tuple(noted), setting=setting)
 
 
-def in_memory_inputs(
-    function: str,
+def advise(
     model: Any,
     tokenizer: Any,
-    prompts: Any,
-    reward: Any,
-    name: str | None,
-    out: str | Path | None,
+    prompts: Iterable[Any],
+    reward: str | Callable[..., Any],
     *,
-    template: str,
-    chat: bool,
-    population: PromptPopulation,
-    **settings: Any,
-) -> "InMemoryInputs":
-    """Collect what a function of this interface is given about a model in memory.
+    regret: float = TOLERANCE,
+    budget: int | None = None,
+    completions_per_step: int | None = None,
+    name: str | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+    **keys: Any,
+) -> Advice:
+    """Measure a model that is in memory until it is known which group size suits it.
 
-    `settings` are keys of a probe; None stands for the default of a section.
+    This is the pipeline of `mse-lab advise`. All arguments are as in `measure` unless said
+    otherwise here.
+
+    Args:
+        model: A causal language model of transformers; it is returned as it was.
+        tokenizer: Its tokenizer.
+        prompts: As in `measure`, in any order: they are chosen at random.
+        reward: As in `measure`.
+        regret: How much more than the best size is all right.
+        budget: The most completions that are drawn in all; None for 8,192.
+        completions_per_step: N of the training, where `training` does not say it.
+        name: The name of what is advised on; by default the model's.
+        out: A folder for the samples, from which a later call resumes; by default nothing
+            is written.
+        progress: Whether the interval of the best size is shown as it narrows.
+        keys: As in `measure`, but for `group_sizes`, `estimators` and `pool`.
+
+    Raises:
+        InputError: An argument is not usable, or no reward varied; the message says which.
     """
+    if not is_share(regret):
+        raise InputError(f"regret = {shown(regret)}: give a share such as 0.05")
+    counts = {"budget": budget, "completions_per_step": completions_per_step}
+    for key, count in counts.items():
+        if not (count is None or is_count(count)):
+            raise InputError(f"{key} = {shown(count)}: give a whole number, or None")
+    settings = _read_keys("advise", keys, (*KEYS, *OF_ALL, *OF_ADVICE))
+    setting, folder = read_training(settings.get("training")), _read_folder(name, out)
+    from mse_lab.run.advise import LARGEST_BLOCK
+    from mse_lab.run.in_memory import borrow_subject
+
+    interval = settings.get("interval", {})
+    level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95
+    question = ask(setting, level, regret, completions_per_step or 0)
+    given = model, tokenizer, _rows(prompts), reward, settings
+    kept = None if folder is None else folder / ADVICE
+    borrowed = borrow_subject(*given, name, kept, block=LARGEST_BLOCK)
+    evidence = sample_evidence(borrowed, setting, question, budget, shown=progress)
+    return Advice(**vars(make_advice(evidence)))
+
+
+def sample_evidence(
+    borrowed: "AbstractContextManager[Subject]",
+    setting: Setting,
+    question: Question,
+    budget: int | None,
+    *,
+    seconds: float = math.inf,
+    shown: bool,
+) -> Evidence:
+    """Measure a model in memory until its answer is known, within so many `seconds`."""
+    from mse_lab.run.in_memory import sample_model
+
+    with borrowed as subject:
+        ended = sample_model(subject, question, budget, seconds=seconds, shown=shown)
+    return evidence_of(subject, ended, setting, question)
+
+
+def evidence_of(
+    subject: "Subject", ended: "SamplingEnd", setting: Setting, question: Question
+) -> Evidence:
+    """Take what a measurement until the answer is known has ended with."""
+    return evidence_of_samples(
+        subject.name,
+        subject.probe,
+        Samples.of(ended.prompts),
+        setting,
+        question,
+        ended.stopped,
+        ended.at_hand,
+        held=none_failed(ended.checks),
+        warnings=ended.warnings,
+    )
+
+
+def _read_keys(
+    function: str, keys: Mapping[str, Any], taken: Sequence[str]
+) -> dict[str, Any]:
+    """Make a probe's keys of what a function was given; None is a section's default."""
+    for key in keys:
+        if key not in taken:
+            raise InputError(f"{function}: unknown key {key}; {nearest(key, taken)}")
     for library in ("torch", "transformers"):
         load_extra(library, "measure", function)
-    from mse_lab.run.in_memory import InMemoryInputs
-
-    keys = {
+    given = {
         key: _plain(value)
-        for key, value in settings.items()
-        if value is not None or key in ("seed", "parameters")
+        for key, value in keys.items()
+        if value is not None or key in ("parameters", "seed", *OF_PROMPTS)
     }
-    keys["prompts"] = {"source": "memory", "template": template, "chat": chat}
-    keys["prompts"]["population"] = population
-    rows = prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
+    prompts = {key: given.pop(key) for key in OF_PROMPTS if key in given}
+    readers = {"group_sizes": read_sizes, "estimators": _entries}
+    given |= {key: read(keys[key]) for key, read in readers.items() if key in given}
+    return given | {"prompts": {"source": "memory", "template": "none", **prompts}}
+
+
+def _rows(prompts: Any) -> Any:
+    return prompts.to_dict("records") if isinstance(prompts, pd.DataFrame) else prompts
+
+
+def _read_folder(name: Any, out: Any) -> Path | None:
     if not (out is None or isinstance(out, str | PathLike)):
         raise InputError(f"out = {shown(out)}: give a folder, or None")
     if not (name is None or isinstance(name, str)):
         raise InputError(f"name = {shown(name)}: give a text, or None")
-    folder = None if out is None else Path(out)
-    return InMemoryInputs(model, tokenizer, rows, reward, keys, name, folder)
+    return None if out is None else Path(out)
 
 
 def analyse(

@@ -221,17 +221,17 @@ def _sample(
     training = read_training_options(arguments, probe.training)
     probe = probe.model_copy(update={"training": training})
     setting, regret = find_setting(training, probe), arguments.regret or TOLERANCE
-    spec = prepare_early(name, probe, folder, processes, fresh=arguments.fresh)
+    subject = prepare_early(name, probe, folder, processes, fresh=arguments.fresh)
     from mse_lab.answers.advice import make_advice
     from mse_lab.answers.advice_evidence import ask
     from mse_lab.answers.advice_files import keep_advice
-    from mse_lab.api.advise import evidence_of
+    from mse_lab.api.measure import evidence_of
     from mse_lab.run.advise import sample_probe
 
     question = ask(setting, probe.interval.level, regret)
-    ended = sample_probe(spec, question, budget=arguments.budget, fresh=arguments.fresh)
+    ended = sample_probe(subject, question, budget=arguments.budget, fresh=arguments.fresh)
     if not processes.first:
         return None
-    advice = make_advice(evidence_of(spec, ended, setting, question))
+    advice = make_advice(evidence_of(subject, ended, setting, question))
     keep_advice(folder, advice)
     return advice

@@ -12,8 +12,8 @@ from mse_lab.project import EXAMPLES, PROJECT
 
 if TYPE_CHECKING:
     from mse_lab.config.schema import Probe
-    from mse_lab.run.prepare import RunSpec
     from mse_lab.run.processes import Processes
+    from mse_lab.run.subject import Subject
 
 ROOT, RESULTS = PROJECT, Path("results")
 
@@ -215,21 +215,21 @@ def prepare_early(
     processes: "Processes | None" = None,
     *,
     fresh: bool,
-) -> "RunSpec":
+) -> "Subject":
     """Prepare what takes no model, in a second: torch is not imported yet.
 
     Wrong prompts, a wrong template or reward, and a folder of another probe are refused.
     """
-    from mse_lab.run.prepare import prepare
     from mse_lab.run.processes import SINGLE_PROCESS
+    from mse_lab.run.subject import prepare
 
     processes = processes or SINGLE_PROCESS
-    spec = prepare(name, probe, folder, ROOT, processes)
+    subject = prepare(name, probe, folder, ROOT, processes)
     if not fresh:
-        spec.results.refuse_probe(probe)
+        subject.folder.refuse_probe(probe)
     if processes.first:
         show_status(f"{name}: loading torch and the model")
-    return spec
+    return subject
 
 
 def refuse_empty_words(parser: Parser, words: Sequence[str]) -> None:

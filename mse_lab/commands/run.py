@@ -42,7 +42,7 @@ def in_processes(work: Callable[[Namespace, Processes], int], arguments: Namespa
 
 def measure_probes(arguments: Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
-    specs = [
+    subjects = [
         prepare_early(name, probe, arguments.out / name, processes, fresh=arguments.fresh)
         for name, probe in load_probes(arguments.probes, arguments.set)
     ]
@@ -50,12 +50,12 @@ def measure_probes(arguments: Namespace, processes: Processes) -> int:
     from mse_lab.run.run_probe import execute_run
 
     sound = []
-    for spec in specs:
-        outcome = execute_run(spec, fresh=arguments.fresh)
+    for subject in subjects:
+        outcome = execute_run(subject, fresh=arguments.fresh)
         sound.append(none_failed(outcome.checks))
         if processes.first:
-            folder = spec.results.path
-            name = spec.name if arguments.out == RESULTS else str(folder)
+            folder = subject.folder.path
+            name = subject.name if arguments.out == RESULTS else str(folder)
             announce(folder, outcome, name)
     return int(not all(sound))
 

@@ -43,9 +43,27 @@ Scale = Annotated[
     float, Field(gt=0, strict=False, allow_inf_nan=False), BeforeValidator(_refuse_truth)
 ]
 
+
+def _of_form(pattern: str, examples: str) -> AfterValidator:
+    """Refuse a text of another form, by examples instead of the pattern."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"give {examples}")
+        return text
+
+    return AfterValidator(check)
+
+
 # Bytes, or a text such as `40GB`.
 MemoryLimit = (
-    Annotated[str, Field(pattern=r"(?i)^ *[0-9]{1,15}(\.[0-9]{1,9})? *([kmgt]i?b)? *$")]
+    Annotated[
+        str,
+        _of_form(
+            r"(?i) *[0-9]{1,15}(\.[0-9]{1,9})? *([kmgt]i?b)? *",
+            "a size such as 40GB or 512 MiB, or a number of bytes",
+        ),
+    ]
     | Annotated[int, Field(ge=1, lt=2**63)]
 )
 
@@ -118,9 +136,11 @@ class Model(Section):
     adapter: FreshAdapter | Text | None = None
     adapter_revision: Text | None = None  # The Hub revision of a saved adapter.
     dtype: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
-    device: Annotated[str, BeforeValidator(_refuse_mps)] = Field(
-        default="auto", pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$"
-    )
+    device: Annotated[
+        str,
+        BeforeValidator(_refuse_mps),
+        _of_form("auto|cpu|cuda(:[0-9]{1,3})?", "auto, cpu, cuda or cuda:1"),
+    ] = "auto"
     device_map: Literal["auto"] | None = None  # Spreads the layers over all devices.
     # Of the device, such as `40GB`; None for 85% of a GPU's or half of the host's.
     memory: MemoryLimit | None = None

@@ -89,7 +89,11 @@ def size_name(advice: Advice) -> str:
 def _of_whom(advice: Advice) -> str:
     if advice.of_loss:
         return ""
-    return " This is about GRPO-type's error, for your own loss's is not known here."
+    why = ""
+    named = advice.setting.estimator != "unknown"
+    if advice.stopped is None and named and not advice.regime.binary:
+        why = ": of graded rewards a run keeps too few products, an advice alone keeps them"
+    return f" This is about GRPO-type's error, for your own loss's is not known here{why}."
 
 
 def _keep(advice: Advice) -> str:

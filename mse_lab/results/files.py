@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -63,6 +64,11 @@ def exists(path: Path) -> bool:
         ) from None
 
 
+def vanished(folder: Path) -> InputError:
+    """Say that a folder is gone that a measurement has begun in."""
+    return InputError(f"{folder}: has vanished under way; the same command begins anew")
+
+
 def remove(path: Path) -> None:
     """Remove a file, if there is one."""
     try:
@@ -107,8 +113,11 @@ def write_output(path: Path, content: bytes) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; a link in its place is replaced, not followed."""
-    temporary = path.with_name(f".{path.name}.part")
+    """Write a file whole or not at all; a link in its place is replaced, not followed.
+
+    Of several that write it at once each has a part of its own, and the last one stays.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         # A part that a kill has left, or somebody's link to another file.

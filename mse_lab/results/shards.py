@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mse_lab.data.identity import digest_arrays
 from mse_lab.errors import InputError
-from mse_lab.results.files import open_intact, write_arrays
+from mse_lab.results.files import open_intact, vanished, write_arrays
 from mse_lab.results.inventory import read_npz
 
 T = TypeVar("T")
@@ -120,5 +120,7 @@ class Shards(Generic[T]):
         return self._read[item]
 
     def __setitem__(self, item: Item, measured: T) -> None:
-        """Write an item's file."""
+        """Write an item's file, into the folder that the run began in."""
+        if not self._folder.parent.is_dir():
+            raise vanished(self._folder.parent)
         save_shard(measured, self.path(item), self._origin(item))

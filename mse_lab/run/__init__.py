@@ -1,8 +1,9 @@
 """Runs: prompts are drawn, rewarded and scored, by one process or several.
 
-prepare                       read and check all input but the model
-context                       load the model; begin in a folder, go on after a kill
-subject, supplied             a policy, prompts and a reward; completions of a file
+subject                       read and check all input but the model
+context                       attach the model; begin in a folder, go on after a kill
+source, supplied              completions that the policy draws, or that a file has
+changes                       what has changed since a run was made
 prompt, sample                measure one prompt whole; blocks of completions of several
 loop                          deal what is missing, measure and store it
 looks                         how many of which prompts an advice takes

@@ -35,7 +35,7 @@ from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import diagnostics_of
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
-from mse_lab.run.context import RunContext, load, measuring
+from mse_lab.run.context import load, measuring
 from mse_lab.run.looks import (
     MOST_SCORED,
     Look,
@@ -44,7 +44,6 @@ from mse_lab.run.looks import (
     looks,
 )
 from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
-from mse_lab.run.prepare import Inputs, RunSpec
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.sample import sample_batch
@@ -93,11 +92,11 @@ def refuse_few(prompts: int, budget: int | None) -> None:
         )
 
 
-def order_prompts(inputs: Inputs) -> list[int]:
+def order_prompts(subject: Subject) -> list[int]:
     """Order prompts at random, of those of one kind the first."""
-    order = keyed_order(inputs.probe.seed, [each.id for each in inputs.prompts])
-    first = {inputs.kinds[at]: at for at in reversed(order)}
-    return [at for at in order if first[inputs.kinds[at]] == at]
+    order = keyed_order(subject.probe.seed, [each.id for each in subject.prompts])
+    first = {subject.kinds[at]: at for at in reversed(order)}
+    return [at for at in order if first[subject.kinds[at]] == at]
 
 
 def _first_completions(
@@ -281,8 +280,8 @@ def sample_until(
     return SamplingEnd(seen.prompts, stopped, seen.checks, warnings, len(order))
 
 
-def sample_context(
-    context: RunContext,
+def sample_in_folder(
+    subject: Subject,
     question: Question,
     budget: int | None,
     *,
@@ -290,24 +289,25 @@ def sample_context(
     shown: bool = True,
 ) -> SamplingEnd:
     """Sample in the folder of an advice."""
-    subject, processes = context.subject, context.spec.processes
-    with measuring(context, SampledPrompt, fresh=fresh) as store:
-        return sample_until(subject, store, question, budget, processes, shown=shown)
+    with measuring(subject, SampledPrompt, fresh=fresh) as store:
+        return sample_until(
+            subject, store, question, budget, subject.processes, shown=shown
+        )
 
 
 def sample_probe(
-    spec: RunSpec, question: Question, *, budget: int | None = None, fresh: bool = False
+    subject: Subject, question: Question, *, budget: int | None = None, fresh: bool = False
 ) -> SamplingEnd:
     """Measure a probe until its answer is known, or resume where an earlier start stopped.
 
     The samples are written to the folder of the results; those of an earlier start are
     removed first if `fresh`. A `budget` is the most completions that are drawn in all.
     """
-    if spec.probe.completions is not None:
+    if subject.probe.completions is not None:
         raise InputError(
             "completions: an advice draws its own; measure these with "
             f"{COMMAND_PREFIX} run, or leave them out with --set completions=null"
         )
-    refuse_few(len(order_prompts(spec)), budget)
-    fresh = fresh and not spec.processes.restarted
-    return sample_context(load(spec, LARGEST_BLOCK), question, budget, fresh=fresh)
+    refuse_few(len(order_prompts(subject)), budget)
+    fresh = fresh and not subject.processes.restarted
+    return sample_in_folder(load(subject, LARGEST_BLOCK), question, budget, fresh=fresh)

@@ -33,7 +33,6 @@ from mse_lab.results.warnings import (
     warn_of_completions,
     warn_of_copies,
 )
-from mse_lab.run.context import RunContext
 from mse_lab.run.subject import Subject
 from mse_lab.scores import sketches
 from mse_lab.version import VERSION
@@ -150,12 +149,11 @@ def conclude(
 
 
 def _describe(
-    context: RunContext,
+    subject: Subject,
     prompts: Sequence[PromptMeasurement],
     devices: list[str],
     peak_memory: int,
 ) -> dict[str, Any]:
-    spec, subject = context.spec, context.subject
     policy = subject.policy
     provenances = [prompt.provenance for prompt in prompts]
     ranks = [each.process for each in provenances]
@@ -163,7 +161,7 @@ def _describe(
     seconds_R = np.bincount(ranks, seconds, len(devices)).round(1)
     # A resumed run may have had several numbers of them.
     threads = sorted({each.threads for each in provenances})
-    return describe_environment(spec.root, policy.device) | {
+    return describe_environment(subject.root, policy.device) | {
         "device_model": "; ".join(dict.fromkeys(devices)),
         "processes": len(devices),
         "seconds": float(seconds_R.max()),  # Without interruptions, of the slowest process.
@@ -175,7 +173,7 @@ def _describe(
         "parameters": policy.size,
         "checkpoint": dict(policy.identity),
         "between_prompts": sketches.describe_products(subject.keeps_whole),
-        "completions_sha256": spec.supplied and spec.supplied.digest,
+        "completions_sha256": subject.supplied and subject.supplied.digest,
         "memory": {
             **subject.memory.describe(),
             "retreated": any(each.retreated for each in provenances),
@@ -184,7 +182,7 @@ def _describe(
 
 
 def finish(
-    context: RunContext,
+    subject: Subject,
     prompts: Sequence[PromptMeasurement],
     devices: list[str],
     peak_memory: int,
@@ -193,9 +191,9 @@ def finish(
 
     `devices` has the device of each process, `peak_memory` the bytes of the largest one.
     """
-    results = context.spec.results
-    result, checks, warnings, diagnostics = conclude(context.subject, prompts)
-    results.write("environment.json", _describe(context, prompts, devices, peak_memory))
+    results = subject.folder
+    result, checks, warnings, diagnostics = conclude(subject, prompts)
+    results.write("environment.json", _describe(subject, prompts, devices, peak_memory))
     lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
     results.write("completions.jsonl", "".join(lines))
     results.write_tables(result)

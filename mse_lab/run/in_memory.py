@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Probe
@@ -22,48 +22,28 @@ from mse_lab.estimators import find_estimators
 from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.mse.rule import Question
 from mse_lab.policy.borrowed_model import borrow_policy
-from mse_lab.policy.policy import Policy
-from mse_lab.project import PROJECT
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import (
-    ADVICE,
     START_OVER_IN_PYTHON,
     ResultsFolder,
 )
 from mse_lab.results.shards import Item
 from mse_lab.run.advise import (
-    LARGEST_BLOCK,
     SamplingEnd,
     order_prompts,
     refuse_few,
-    sample_context,
+    sample_in_folder,
     sample_until,
 )
-from mse_lab.run.context import attach_model, make_subject
+from mse_lab.run.context import attach
 from mse_lab.run.finish import conclude
-from mse_lab.run.prepare import Inputs, RunSpec
 from mse_lab.run.run_probe import execute_run, measure_prompts
+from mse_lab.run.subject import Subject
 
 # The analysis of what was measured, its checks, and its warnings.
 AnalysedModel = tuple[Analysis, list[Check], list[str]]
-
-
-class InMemoryInputs(NamedTuple):
-    """A model in memory, and what it is measured on.
-
-    `settings` are keys of a probe. If there is a folder, the results are written there, and
-    a later call goes on from them.
-    """
-
-    model: Any
-    tokenizer: Any
-    prompts: Any
-    reward: Any
-    settings: Mapping[str, Any]
-    name: str | None = None
-    folder: Path | None = None
 
 
 def _model_path(model: Any) -> str:
@@ -96,12 +76,22 @@ def _load_reward(reward: Any, probe: Probe) -> Reward:
 
 
 @contextmanager
-def borrow_model(given: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Policy]]:
-    """Make a policy of a model for the body of a `with`; afterwards it is as it was.
+def borrow_subject(
+    model: Any,
+    tokenizer: Any,
+    prompts: Any,
+    reward: Any,
+    settings: Mapping[str, Any],
+    name: str | None = None,
+    folder: Path | None = None,
+    *,
+    block: int | None = None,
+) -> Iterator[Subject]:
+    """Make a subject of a model in memory for the body of a `with`; then it is as it was.
 
-    With it comes what is measured, with a folder as a run's.
+    `settings` are keys of a probe. If there is a folder, the results are written there, and
+    a later call goes on from them. `block` is as in `attach`.
     """
-    model, tokenizer, prompts, reward, settings, name, folder = given
     if not hasattr(tokenizer, "decode"):
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
@@ -109,60 +99,44 @@ def borrow_model(given: InMemoryInputs) -> Iterator[tuple[Inputs | RunSpec, Poli
     rows = take_prompts(prompts, probe.prompts, answered=named)
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
+    own = identify_reward(function, reward) if named else identify_function(reward)
+    subject = Subject(
+        name=name or Path(_model_path(model)).name,
+        probe=probe,
+        prompts=rows,
+        reward=function,
+        estimators=estimators,
+        identity=identify_prompts(rows) | identify_code(estimators, own),
+        results=None if folder is None else ResultsFolder(folder, START_OVER_IN_PYTHON),
+    )
     with borrow_policy(probe, model, tokenizer) as policy:
-        inputs = Inputs(
-            name=name or Path(_model_path(model)).name,
-            probe=probe,
-            prompts=rows,
-            estimators=estimators,
-            reward=function,
-        )
-        if folder is None:
-            yield inputs, policy
-            return
-        identity = identify_reward(function, reward) if named else identify_function(reward)
-        yield (
-            RunSpec(
-                **vars(inputs),
-                root=PROJECT,
-                results=ResultsFolder(folder, START_OVER_IN_PYTHON),
-                identity=identify_prompts(rows) | identify_code(estimators, identity),
-            ),
-            policy,
-        )
+        yield attach(subject, policy, block)
 
 
-def measure_model(given: InMemoryInputs, *, shown: bool) -> AnalysedModel:
-    """Measure a model in memory, with a progress bar if `shown`."""
-    with borrow_model(given) as (inputs, policy):
-        if isinstance(inputs, RunSpec):
-            done = execute_run(inputs, policy=policy, shown=shown)
-            return read_run(inputs.results.path), done.checks, done.warnings
-        subject, store = make_subject(inputs, policy), dict[Item, PromptMeasurement]()
-        measure_prompts(subject, store, range(len(inputs.prompts)), shown=shown)
-        result, checks, warnings, _ = conclude(subject, list(store.values()))
-        return result, checks, warnings
+def measure_model(subject: Subject, *, shown: bool) -> AnalysedModel:
+    """Measure a borrowed subject, with a progress bar if `shown`."""
+    if subject.results is not None:
+        done = execute_run(subject, shown=shown)
+        return read_run(subject.folder.path), done.checks, done.warnings
+    store = dict[Item, PromptMeasurement]()
+    measure_prompts(subject, store, range(len(subject.prompts)), shown=shown)
+    result, checks, warnings, _ = conclude(subject, list(store.values()))
+    return result, checks, warnings
 
 
 def sample_model(
-    given: InMemoryInputs,
+    subject: Subject,
     question: Question,
     budget: int | None,
     *,
     seconds: float = math.inf,
     shown: bool,
-) -> tuple[Inputs, SamplingEnd]:
-    """Sample a model in memory until its answer is known, as `sample_probe` does.
+) -> SamplingEnd:
+    """Sample a borrowed subject until its answer is known, as `sample_probe` does.
 
     What is written nowhere is sampled for so many `seconds` at most.
     """
-    if given.folder is not None:
-        given = given._replace(folder=given.folder / ADVICE)
-    with borrow_model(given) as (inputs, policy):
-        refuse_few(len(order_prompts(inputs)), budget)
-        if isinstance(inputs, RunSpec):
-            context = attach_model(inputs, policy, LARGEST_BLOCK)
-            return inputs, sample_context(context, question, budget, shown=shown)
-        subject = make_subject(inputs, policy, LARGEST_BLOCK)
-        ended = sample_until(subject, {}, question, budget, seconds=seconds, shown=shown)
-        return inputs, ended
+    refuse_few(len(order_prompts(subject)), budget)
+    if subject.results is not None:
+        return sample_in_folder(subject, question, budget, shown=shown)
+    return sample_until(subject, {}, question, budget, seconds=seconds, shown=shown)

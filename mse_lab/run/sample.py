@@ -19,7 +19,8 @@ from mse_lab.run.looks import MOST_SCORED
 from mse_lab.run.loop import Batch
 from mse_lab.run.memory import attempt
 from mse_lab.run.prompt import CompletionPool, draw_pools, refuse_scores, summarise
-from mse_lab.run.subject import Subject, law_gap
+from mse_lab.run.source import law_gap
+from mse_lab.run.subject import Subject
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import add_weighted_gradients
 from mse_lab.scores.score_block import Scores, Scoring, score_block

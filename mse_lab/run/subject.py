@@ -1,96 +1,97 @@
-"""The subject of a measurement: prompts of a policy, their reward, and a plan of memory."""
+"""The subject of a measurement: prompts, their reward, and the policy that answers them.
 
-from __future__ import annotations
+`prepare` reads and checks all input but the model, without torch: what is wrong is refused
+at once, and a finished run is recognised. `run/context.py` attaches the model.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy import float32
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.config.probe_files import dump_probe
 from mse_lab.config.schema import Probe
 from mse_lab.data.first_prompt import describe_first
-from mse_lab.data.rewards import reward_completions
-from mse_lab.data.streams import uniforms
-from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
-from mse_lab.mse.mismatch import Mismatch
-from mse_lab.policy.completions import Completions
-from mse_lab.policy.policy import Policy
-from mse_lab.policy.sampling import draw_together
-from mse_lab.results.checks import Check
-from mse_lab.run.memory import Memory, attempt
-from mse_lab.run.prepare import Inputs
-from mse_lab.scores import sketches
-from mse_lab.scores.reference import Gradient
+from mse_lab.data.identity import digest, identify_code, identify_prompts
+from mse_lab.data.prompts import Prompt, read_prompts
+from mse_lab.data.rewards import (
+    Reward,
+    identify_reward,
+    load_reward,
+    reads_answer,
+    reward_kind,
+    try_reward,
+)
+from mse_lab.errors import InputError
+from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.project import PROJECT
+from mse_lab.results.folder import ResultsFolder
+from mse_lab.results.shards import Item
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
+
+if TYPE_CHECKING:
+    from mse_lab.policy.policy import Policy
+    from mse_lab.policy.supplied_completions import Supplied
+    from mse_lab.run.memory import Memory
+    from mse_lab.scores.reference import Gradient
+    from mse_lab.scores.sketches import Keeper
+
+# Keys of a probe on which no draw and no score depends.
+NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}
 
 
-def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
-    """Give the largest absolute difference of log-probabilities, in nats per token."""
-    return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
+@dataclass(kw_only=True, eq=False)
+class Subject:
+    """What is measured, where its results go, and once it is attached the policy."""
 
+    name: str  # The probe's name, for tables and the progress bar.
+    probe: Probe  # The settings: sampling, pool sizes, group sizes, seed.
+    prompts: Sequence[Prompt]
+    in_source: int = 0  # How many prompts there are beside; 0 where that is not known.
+    reward: Reward  # The reward, tried on every prompt.
+    # The estimators that will be evaluated; rewards that one cannot take are refused.
+    estimators: Sequence[Estimator] = ()
+    # The file that completions are read from; None where the policy draws them.
+    supplied: "Supplied | None" = None
+    # What must be the same when it is resumed, by part: prompts, supplied completions, the
+    # user's own reward and estimators; of an attached policy its files and answers, too.
+    identity: dict[str, str] = field(default_factory=dict)
+    results: ResultsFolder | None = None  # None where nothing is written.
+    root: Path = PROJECT  # The project's folder, which relative paths may start from.
+    processes: Processes = SINGLE_PROCESS  # Those that share the prompts.
 
-class SourceFindings(NamedTuple):
-    """What is found of completions that come from elsewhere."""
+    policy: "Policy" = field(init=False)
+    # Where completions come from, a `run.source.Drawn`, which knows this class.
+    source: Any = field(init=False)
+    tokens: list[list[int]] = field(init=False)  # The token ids of each prompt.
+    memory: "Memory" = field(init=False)  # How many completions each pass takes at once.
 
-    checks: Sequence[Check] = ()  # The built-in checks that only these need.
-    warnings: Sequence[str] = ()  # What a reader should know about them, a sentence each.
-    # How far an engine that drew them is from the policy, where one did.
-    mismatch: Mismatch | None = None
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The kind of each prompt: copies are one kind, but all of a set differ."""
+        if self.probe.prompts.population == "these":
+            return [prompt.id for prompt in self.prompts]
+        return [reward_kind(prompt, self.reward) for prompt in self.prompts]
 
+    @property
+    def folder(self) -> ResultsFolder:
+        """The folder of the results, of what is written somewhere."""
+        assert self.results is not None
+        return self.results
 
-class Drawn:
-    """Completions that the policy draws here."""
+    @cached_property
+    def _digest(self) -> str:
+        probe = self.probe.model_dump(mode="json", exclude=NOT_DRAWN)
+        return digest([probe, self.identity])
 
-    def validate(self, policy: Policy, probe: Probe) -> None:
-        """Refuse what the policy cannot have drawn, before the first measurement."""
-
-    def read(
-        self, subject: Subject, indices: Sequence[int], pool: str, completions: range
-    ) -> list[Completions]:
-        """Give the completions of these numbers in a pool of prompts of one length."""
-        probe, ids = subject.probe, [subject.prompts[index].id for index in indices]
-        positions = probe.sampling.max_new_tokens
-        numbers_PNT = np.stack(
-            [uniforms(probe.seed, one, pool, completions, positions) for one in ids]
-        )
-        tokens = [subject.tokens[index] for index in indices]
-        return attempt(
-            subject.memory.drawing,
-            lambda most: draw_together(
-                subject.policy, tokens, numbers_PNT, ids, max_batch=most
-            ),
-        )
-
-    def reward(
-        self, subject: Subject, index: int, pool: str, drawn: Completions, texts: list[str]
-    ) -> tuple[Floats, int]:
-        """Give their rewards, and how many comparisons with the answer were given up."""
-        prompt = subject.prompts[index]
-        return reward_completions(subject.reward, texts, prompt, drawn.unpadded)
-
-    def compare(
-        self, subject: Subject, index: int, drawn: Completions, recomputed_N: Floats
-    ) -> PromptChecks:
-        """Compare both pools of a prompt with the policy, by the recomputed law."""
-        gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.scored_lengths_N)
-        return PromptChecks(law_gap=gap)
-
-    def judge(self, prompts: Sequence[PromptMeasurement]) -> SourceFindings:
-        """Say what is found of them, once all prompts are measured."""
-        return SourceFindings()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subject(Inputs):
-    """Prompts of a policy and their reward, ready to be measured."""
-
-    policy: Policy
-    source: Drawn  # Where completions come from.
-    tokens: list[list[int]]  # The token ids of each prompt.
-    memory: Memory  # How many completions each pass takes at once.
+    def origin(self, item: Item) -> str:
+        """Hash all that an item depends on, of a subject with its policy."""
+        index, *block = item
+        return digest([self._digest, self.prompts[index].id, *block])
 
     def first_prompt(self) -> list[str]:
         """Show the first prompt, special tokens included, and what is rewarded there."""
@@ -109,23 +110,75 @@ class Subject(Inputs):
     @property
     def keeps_whole(self) -> bool:
         """Whether the prompts' vectors are kept whole, not as sketches."""
-        return sketches.vectors_fit(len(self.prompts), self.policy.size)
+        from mse_lab.scores.sketches import vectors_fit
+
+        return vectors_fit(len(self.prompts), self.policy.size)
 
     @property
     def most_vectors(self) -> int:
         """How many vectors a block of completions keeps at most, with graded rewards."""
-        return sketches.most_vectors(len(self.prompts), self.policy.size)
+        from mse_lab.scores.sketches import most_vectors
 
-    def keeper(self) -> sketches.Keeper:
+        return most_vectors(len(self.prompts), self.policy.size)
+
+    def keeper(self) -> "Keeper":
         """Make what keeps one gradient."""
-        if self.keeps_whole:
-            return sketches.Whole(self.policy.parameters)
-        return sketches.Sketch(self.policy.parameters, self.probe.seed)
+        from mse_lab.scores.sketches import Sketch, Whole
 
-    def keep(self, gradient: Gradient) -> NDArray[float32]:
+        if self.keeps_whole:
+            return Whole(self.policy.parameters)
+        return Sketch(self.policy.parameters, self.probe.seed)
+
+    def keep(self, gradient: "Gradient") -> NDArray[float32]:
         """Reduce a reference vector to what is kept of it when its prompt is done."""
         # A prompt may leave out parameters that another uses, such as an expert's.
         kept = self.keeper()
         for name, part in gradient.items():
             kept.add(name, [part])
         return kept.vector
+
+
+def find_supplied(probe: Probe, prompts: Sequence[Prompt], root: Path) -> "Supplied | None":
+    """Read the file of completions that a probe names; None where it names none."""
+    if probe.completions is None:
+        return None
+    from mse_lab.policy.supplied_completions import find_completions
+
+    return find_completions(probe, prompts, root)
+
+
+def prepare(
+    name: str, probe: Probe, folder: Path, root: Path, processes: Processes = SINGLE_PROCESS
+) -> Subject:
+    """Read everything that a run needs besides the model; the results go to `folder`."""
+    prompts, in_source = read_prompts(
+        probe.prompts, root, seed=probe.seed, answered=reads_answer(probe.reward)
+    )
+    estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
+    reward = load_reward(probe.reward, chat=probe.prompts.chat)
+    try_reward(reward, prompts)
+    supplied = find_supplied(probe, prompts, root)
+    identity = {
+        **identify_prompts(prompts),
+        **({} if supplied is None else {"file of completions": supplied.digest}),
+        **identify_code(estimators, identify_reward(reward, probe.reward)),
+    }
+    here = [dump_probe(probe), identity]
+    if processes.agree(lambda: here) != here:
+        raise InputError(
+            "this process's probe, prompts, completions or code are not those of "
+            "process 0; give all machines the same files"
+        )
+    return Subject(
+        name=name,
+        probe=probe,
+        root=root,
+        prompts=prompts,
+        in_source=in_source,
+        estimators=estimators,
+        reward=reward,
+        supplied=supplied,
+        results=ResultsFolder(folder),
+        identity=identity,
+        processes=processes,
+    )

@@ -18,7 +18,8 @@ from mse_lab.policy.rare_tokens import RARE, examine_tokens
 from mse_lab.policy.supplied_completions import POOLS, Supplied
 from mse_lab.results.checks import check_rare_tokens
 from mse_lab.run.memory import attempt
-from mse_lab.run.subject import Drawn, SourceFindings, Subject, law_gap
+from mse_lab.run.source import Drawn, SourceFindings, law_gap
+from mse_lab.run.subject import Subject
 
 ANOTHER_LAW = (
     f"the completions are not the policy's: tokens of probability below {RARE:g} are not "

@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 
 from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask
-from mse_lab.api.advise import sample_evidence
+from mse_lab.api.measure import sample_evidence
 from mse_lab.config.training import interpret
 from mse_lab.console import ending
 from mse_lab.data.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
@@ -31,7 +31,8 @@ from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
 from mse_lab.mse.zero_variance import modelled_share
 from mse_lab.report.advice_report import advice_headline
 from mse_lab.results.tables import interval_columns
-from mse_lab.run.in_memory import InMemoryInputs
+from mse_lab.run.advise import LARGEST_BLOCK
+from mse_lab.run.in_memory import borrow_subject
 from mse_lab.scores.module_hooks import replaced_forward
 
 # The version of TRL whose callbacks are known, and what is read of its settings.
@@ -225,12 +226,14 @@ class MSECallback(TrainerCallback):
         prompts = {"source": "memory", "template": "none"}
         settings = {"prompts": prompts, "sampling": sampling, "seed": args.seed}
         reward, name = as_row_reward(self._reward, state), "the live model"
-        inputs = InMemoryInputs(model, tokenizer, self._rows, reward, settings, name)
+        borrowed = borrow_subject(
+            model, tokenizer, self._rows, reward, settings, name, block=LARGEST_BLOCK
+        )
         limit = WAITED_SHARE * args.ddp_timeout if args.world_size > 1 else math.inf
         # Mixed precision replaces a model's own `forward` by a wrapper.
         with replaced_forward(model, MethodType(type(model).forward, model)):
             evidence = sample_evidence(
-                inputs, setting, question, budget, seconds=limit, shown=False
+                borrowed, setting, question, budget, seconds=limit, shown=False
             )
         if not evidence.held:
             raise InputError("a built-in check failed")

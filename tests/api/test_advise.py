@@ -71,6 +71,9 @@ def test_more_is_spent_where_less_may_be_lost(parts):
         ({"budget": "x"}, "budget = 'x': give a whole number, or None"),
         ({"regret": "x"}, "regret = 'x': give a share such as 0.05"),
         ({"out": 5}, "out = 5: give a folder, or None"),
+        ({"buget": 9}, "advise: unknown key buget; did you mean budget"),
+        ({"pool": {}}, "advise: unknown key pool; "),
+        ({"model_path": "x"}, "advise: unknown key model_path; "),
         ({"budget": 71}, "budget = 71: the first look takes 72 completions"),
         ({"prompts": ROWS[:2]}, "2 prompts: advice needs three or more"),
         (

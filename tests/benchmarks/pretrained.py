@@ -45,8 +45,8 @@ from mse_lab.run.advise import LARGEST_BLOCK
 from mse_lab.run.context import load
 from mse_lab.run.looks import keyed_order, looks
 from mse_lab.run.loop import Batch
-from mse_lab.run.prepare import prepare
-from mse_lab.run.subject import Drawn, Subject
+from mse_lab.run.source import Drawn
+from mse_lab.run.subject import Subject, prepare
 from mse_lab.scores import recorder
 from mse_lab.scores.sketches import Sketch
 
@@ -175,7 +175,7 @@ def load_subject(name: str, assignments: Sequence[str], folder: Path) -> Subject
     clock = Clock()
     with clock.step("load"):
         probe = load_probe(ROOT / f"probes/{name}.yaml", assignments)
-        subject = load(prepare(name, probe, folder, ROOT), LARGEST_BLOCK).subject
+        subject = load(prepare(name, probe, folder, ROOT), LARGEST_BLOCK)
     print(f"{name}: loaded and planned in {clock.seconds['load']:.1f} s")
     return subject
 

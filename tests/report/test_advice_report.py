@@ -320,3 +320,18 @@ def test_a_line_each_and_why_there_is_none(known, completions):
     assert [one["step"] for one in said] == ["2", "10", "20"]
     assert said[1]["refused"] == "rewards do not differ"
     assert said[0]["c1"]["value"] == pytest.approx(advice.c1.value, rel=1e-4)
+
+
+def test_a_run_says_why_it_does_not_know_the_own_loss(advice):
+    """Only where a sample would: not of a loss that nobody names."""
+    why = ": of graded rewards a run keeps too few products"
+    unnamed = advice.setting._replace(estimator="unknown")
+    for changes, said in (
+        ({"stopped": None}, True),
+        ({"stopped": "regret"}, False),
+        ({"stopped": None, "setting": unnamed}, False),
+    ):
+        for binary in (False, True):
+            regime = advice.regime._replace(binary=binary)
+            one = replace(advice, of_loss=False, regime=regime, **changes)
+            assert (why in advice_headline(one)) == (said and not binary)

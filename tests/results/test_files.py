@@ -3,6 +3,8 @@
 import errno
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 
 import pandas as pd
 import pytest
@@ -33,12 +35,22 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
 def test_no_link_is_followed_when_a_file_is_written(tmp_path):
     """Somebody may have put one where the parts of files lie until they are whole."""
     (tmp_path / "theirs").write_text("theirs")
-    for name in (".mse.csv.part", "mse.csv"):
+    part = f".mse.csv.{os.getpid()}-{get_ident()}.part"
+    for name in (part, "mse.csv"):
         (tmp_path / name).symlink_to(tmp_path / "theirs")
     write_bytes(tmp_path / "mse.csv", b"ours")
     assert (tmp_path / "theirs").read_text() == "theirs"
     assert (tmp_path / "mse.csv").read_bytes() == b"ours"
-    assert not (tmp_path / ".mse.csv.part").is_symlink()
+    assert not (tmp_path / part).is_symlink()
+
+
+def test_what_several_write_at_once_is_one_of_them_whole(tmp_path):
+    """As two commands that draw the same figure."""
+    path, contents = tmp_path / "figure4.png", [bytes([at]) * 10**5 for at in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda content: write_bytes(path, content), contents * 4))
+    assert path.read_bytes() in contents
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_data_are_plain_all_the_way_down():

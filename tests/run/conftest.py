@@ -5,8 +5,8 @@ import pytest
 from mse_lab.config.probe_files import load_probe, parse_probe
 from mse_lab.data.prompts import Prompt
 from mse_lab.policy.policy import load_policy
-from mse_lab.run.context import make_subject
-from mse_lab.run.prepare import Inputs
+from mse_lab.run.context import attach
+from mse_lab.run.subject import Subject
 
 
 def parity(text, row):
@@ -34,7 +34,7 @@ def subject_of(checkpoint, tmp_path):
     prompts = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]
 
     def make(reward=parity, scored=None, **options):
-        inputs = Inputs(name="two", probe=probe, prompts=prompts, reward=reward, **options)
-        return make_subject(inputs, policy, scored)
+        given = {"name": "two", "probe": probe, "prompts": prompts, "reward": reward}
+        return attach(Subject(**given, **options), policy, scored)
 
     return make

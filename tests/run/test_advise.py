@@ -28,8 +28,8 @@ from mse_lab.run.advise import (
 )
 from mse_lab.run.context import load
 from mse_lab.run.looks import Look, looks
-from mse_lab.run.prepare import Inputs, prepare
 from mse_lab.run.processes import Processes
+from mse_lab.run.subject import Subject, prepare
 
 TRL = Question(DEFAULT.estimator, DEFAULT.group_size)
 
@@ -153,16 +153,16 @@ def test_copies_of_a_prompt_are_one(measure, probe, tmp_path, capsys):
 
 
 def test_what_a_users_reward_is_given_makes_a_kind(probe):
-    rows = [{"id": name, "answer": 1, "level": name > "a", (0, 1): {}} for name in "abc"]
+    rows = [{"id": name, "answer": 1, "level": name > "a"} for name in "abc"]
     prompts = [Prompt(row["id"], "1 2", "", row) for row in rows]
     known = UserReward(lambda text, row: row["level"], "levels")
     for reward, kinds in ((known, 2), (integer, 1)):
-        inputs = Inputs(name="two", probe=probe, prompts=prompts, reward=reward)
+        inputs = Subject(name="two", probe=probe, prompts=prompts, reward=reward)
         assert len(order_prompts(inputs)) == kinds
 
 
 def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, capsys):
-    monkeypatch.setattr("mse_lab.run.subject.reward_completions", ones)
+    monkeypatch.setattr("mse_lab.run.source.reward_completions", ones)
     found = measure(lambda samples: 1 / 0, budget=180)
     assert (look_of(found), found.stopped) == ((5, 36), "budget")
     said = capsys.readouterr().err
@@ -183,7 +183,7 @@ def test_an_answer_takes_two_prompts_whose_rewards_differ(
         place = seen.setdefault(prompt.id, len(seen))
         return np.arange(len(texts)) % 2.0 * (place < differ), 0
 
-    monkeypatch.setattr("mse_lab.run.subject.reward_completions", reward)
+    monkeypatch.setattr("mse_lab.run.source.reward_completions", reward)
     decide, asked = deciding(True)
     measure(decide, budget=60)
     assert bool(asked) == decided
@@ -222,7 +222,7 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
         def agree(self, decide, kind=None):
             return [] if kind else True
 
-    subject = load(prepare("small", probe, tmp_path / "out", tmp_path)).subject
+    subject = load(prepare("small", probe, tmp_path / "out", tmp_path))
     found = sample_until(subject, {}, TRL, None, Second())
     assert (found.stopped, found.prompts) == ("regret", [])
 

@@ -14,24 +14,24 @@ from mse_lab.run.finish import (
     device_model,
     finish,
 )
-from mse_lab.run.prepare import prepare
 from mse_lab.run.prompt import measure_prompt
+from mse_lab.run.subject import prepare
 
 
 def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     """Seconds are those of the slowest; a device that two share is named once."""
     out = tmp_path / "out"
-    context = load(prepare("small", probe, out, tmp_path))
+    subject = load(prepare("small", probe, out, tmp_path))
     seconds = [0.0, 0.0, 0.0]
     prompts = []
     for index in range(5):
         rank = index % 2
-        prompt = measure_prompt(context.subject, index, rank)
+        prompt = measure_prompt(subject, index, rank)
         how = prompt.provenance
         slower = {"seconds": how.seconds + 10 * rank, "threads": how.threads + rank}
         prompts.append(change(prompt, **slower))
         seconds[rank] += prompts[-1].provenance.seconds
-    outcome = finish(context, prompts, ["A", "B", "A"], peak_memory=7)
+    outcome = finish(subject, prompts, ["A", "B", "A"], peak_memory=7)
     found = json.loads((out / "environment.json").read_text())
     assert found["process_seconds"] == pytest.approx(seconds, abs=0.051)
     assert found["seconds"] == pytest.approx(seconds[1], abs=0.051)
@@ -41,7 +41,7 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     assert "byte-identical for the same" in found["repeatability"]
     assert (found["peak_memory_bytes"], found["prompts"]) == (7, 5)
     assert not outcome.finished_before
-    assert context.spec.results.is_complete()
+    assert subject.folder.is_complete()
     assert not (out / "shards").exists()
 
 

@@ -13,15 +13,15 @@ import pytest
 from mse_lab.errors import InputError
 from mse_lab.formatting import number
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
-from mse_lab.results.shards import as_arrays
+from mse_lab.results.shards import Shards, as_arrays
 from mse_lab.run import loop
 from mse_lab.run.context import load, measuring
 from mse_lab.run.looks import Look, keyed_order
-from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import SINGLE_PROCESS
 from mse_lab.run.progress import Progress, Tally
 from mse_lab.run.prompt import measure_prompt
 from mse_lab.run.sample import sample_batch
+from mse_lab.run.subject import prepare
 from pretended_processes import OfTwo
 
 IDS = [f"p{index}" for index in range(5)]
@@ -46,8 +46,8 @@ class Line(Progress):
 class Task:
     """What a command asks for; keeps what is measured, and is interrupted where it ends."""
 
-    def __init__(self, context, kind):
-        self.context, self.kind = context, kind
+    def __init__(self, subject, kind):
+        self.subject, self.kind = subject, kind
         self.measured, self.ends = [], []
         order = keyed_order(0, IDS)
         self.batches = [((index,),) for index in range(5)]
@@ -60,11 +60,12 @@ class Task:
             raise KeyboardInterrupt
         self.measured.append(batch)
         if self.kind is SampledPrompt:
-            return sample_batch(self.context.subject, batch, checked=self.first)
-        return [measure_prompt(self.context.subject, index) for (index,) in batch]
+            return sample_batch(self.subject, batch, checked=self.first)
+        return [measure_prompt(self.subject, index) for (index,) in batch]
 
     def shards(self, **changes):
-        return replace(self.context, **changes).shards(self.kind)
+        changed = replace(self.subject, **changes)
+        return Shards(self.kind, changed.folder.file("shards"), changed.origin)
 
     def fill(self, store, batches=None, processes=SINGLE_PROCESS):
         line = Line()
@@ -78,8 +79,8 @@ class Task:
 @pytest.fixture(params=[PromptMeasurement, SampledPrompt], ids=["prompts", "blocks"])
 def task(request, probe, tmp_path):
     scored = 16 if request.param is SampledPrompt else None
-    context = load(prepare("small", probe, tmp_path / "out", tmp_path), scored)
-    return Task(context, request.param)
+    subject = load(prepare("small", probe, tmp_path / "out", tmp_path), scored)
+    return Task(subject, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -178,12 +179,12 @@ def anothers(path):
 
 @pytest.mark.parametrize("spoil", [cut, pipe, anothers])
 def test_what_is_spoilt_is_measured_again(spoil, task, whole, capsys):
-    with measuring(task.context, task.kind, fresh=False) as shards:
+    with measuring(task.subject, task.kind, fresh=False) as shards:
         task.fill(shards)
     path = task.shards().path(*task.batches[2])
     spoil(path)
     task.measured.clear()
-    with measuring(task.context, task.kind, fresh=False) as shards:
+    with measuring(task.subject, task.kind, fresh=False) as shards:
         task.fill(shards)
         assert same(task, shards, whole)
     assert task.measured == [task.batches[2]]
@@ -193,19 +194,15 @@ def test_what_is_spoilt_is_measured_again(spoil, task, whole, capsys):
 
 def test_a_file_is_of_all_that_was_measured(task):
     """Of the probe, its prompts, the item, the checkpoint and the reward."""
-    context = task.context
-    spec, subject = context.spec, context.subject
-    policy = replace(subject.policy, identity={"model": "another"})
+    subject = task.subject
+    parts = ("set of prompts", "reward", "model", "answer of the model")
     others = [
-        {"spec": replace(spec, probe=spec.probe.model_copy(update={"seed": 1}))},
-        {"spec": replace(spec, identity={**spec.identity, "set of prompts": "another"})},
-        {"spec": replace(spec, identity={**spec.identity, "reward": "another"})},
-        {"subject": replace(subject, policy=policy)},
-        {"answers": {"answer of the model": "another"}},
+        {"probe": subject.probe.model_copy(update={"seed": 1})},
+        *({"identity": {**subject.identity, part: "another"}} for part in parts),
     ]
     [item], [other] = task.batches[:2]
-    origins = {replace(context, **changes).origin(item) for changes in ({}, *others)}
-    assert len(origins | {context.origin(other), context.origin((*item, 8))}) == 8
+    origins = {replace(subject, **changes).origin(item) for changes in ({}, *others)}
+    assert len(origins | {subject.origin(other), subject.origin((*item, 8))}) == 8
     task.fill(task.shards(), task.batches[:1])
     assert item in task.shards()
     assert not any(item in task.shards(**changes) for changes in others)
@@ -214,7 +211,7 @@ def test_a_file_is_of_all_that_was_measured(task):
 def test_an_older_file_that_is_seen_first(task, monkeypatch):
     """Another machine has measured it again; here the file system is a moment behind."""
     task.fill(task.shards(), task.batches[:1])
-    [path] = (task.context.spec.results.path / "shards").iterdir()
+    [path] = (task.subject.folder.path / "shards").iterdir()
     newer = path.read_bytes()
     path.write_bytes(b"of an earlier version")
     monkeypatch.setattr(
@@ -231,12 +228,12 @@ def test_a_file_that_nobody_sees(task, monkeypatch):
 
 def test_a_fresh_start_finds_nothing(task, tmp_path):
     """Also where shards lie elsewhere, by a link; what is not ours stays."""
-    results, elsewhere = task.context.spec.results, tmp_path / "elsewhere"
+    results, elsewhere = task.subject.folder, tmp_path / "elsewhere"
     elsewhere.mkdir()
     results.path.mkdir()
     results.file("shards").symlink_to(elsewhere)
     for fresh, lacking in [(False, 10), (False, 9), (True, 10)]:
-        with measuring(task.context, task.kind, fresh=fresh) as shards:
+        with measuring(task.subject, task.kind, fresh=fresh) as shards:
             found = len(loop.missing(shards, task.batches))
             assert found == lacking - 10 + len(task.batches)
             task.fill(shards, task.batches[:1])
@@ -246,7 +243,7 @@ def test_a_fresh_start_finds_nothing(task, tmp_path):
     path.mkdir()
     with (
         pytest.raises(InputError, match=r"shards: cannot be emptied; remove what it"),
-        measuring(task.context, task.kind, fresh=True),
+        measuring(task.subject, task.kind, fresh=True),
     ):
         pass
     assert sorted(path.name for path in elsewhere.iterdir()) == [
@@ -254,7 +251,7 @@ def test_a_fresh_start_finds_nothing(task, tmp_path):
     ]
     with (
         pytest.raises(InputError, match=r"\.npz: cannot be removed"),
-        measuring(task.context, task.kind, fresh=False),
+        measuring(task.subject, task.kind, fresh=False),
     ):
         pass
 

@@ -4,8 +4,8 @@ import pytest
 
 import run_mse
 from mse_lab.errors import InputError
-from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
+from mse_lab.run.subject import prepare
 
 
 @pytest.mark.parametrize("command", ["advise", "run"])

@@ -1,10 +1,12 @@
 """Resume: what is measured is not measured again, unless it is spoilt."""
 
+import shutil
 import sys
 
 import pytest
 
 import run_mse
+from mse_lab.results import shards
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run import run_probe
 
@@ -79,3 +81,28 @@ def test_a_kill_while_the_result_is_written(at, write_probe, tmp_path, monkeypat
     assert run_mse.main(words) == 0
     assert results.is_complete()
     assert not results.finished_prompts()
+
+
+@pytest.mark.parametrize("command", ["run", "advise"])
+def test_a_folder_that_vanishes_under_way(
+    command, write_probe, tmp_path, monkeypatch, refused
+):
+    """One line, and nothing of it that the same command would refuse."""
+    own = "len(text) % 2"
+    (tmp_path / "theirs.py").write_text(f"def reward(text, row):\n    return {own}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("theirs", None)
+    path = write_probe(reward="theirs:reward")
+    words = [command, path, "--out", tmp_path / "out"]
+    save = shards.save_shard
+
+    def vanish(*given):
+        save(*given)
+        shutil.rmtree(tmp_path / "out")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shards, "save_shard", vanish)
+        said = refused(*words)
+    assert "has vanished under way; the same command begins anew" in said
+    assert not (tmp_path / "out").exists()
+    assert run_mse.main([*map(str, words)]) == 0

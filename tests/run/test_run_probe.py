@@ -16,9 +16,9 @@ from mse_lab.results.files import write_json
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import MARK
 from mse_lab.run.context import load, measuring
-from mse_lab.run.prepare import prepare
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import execute_run
+from mse_lab.run.subject import prepare
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_committed_tables_keep_their_identity(write_probe, tmp_path):
     """It may have been written on another processor, and before there were answers."""
     spec = prepare("small", load_probe(write_probe()), tmp_path / "out", tmp_path)
     execute_run(spec)
-    mark, results = spec.results.file(MARK), spec.results
+    mark, results = spec.folder.file(MARK), spec.folder
     written = results.read(MARK)
     write_json(mark, {"model": written["model"]})
     before = mark.read_bytes()

@@ -32,7 +32,8 @@ group_sizes=[1,4]               | grpo needs groups of 2 or more
 pool.replicate=4                | pool.replicate = 4
 pool.reference=2                | pool.reference = 2
 model.path=no/such/folder       | no/such/folder: no such folder
-model.device=tpu                | model.device = 'tpu'
+model.device=tpu                | model.device = 'tpu': give auto, cpu, cuda or cuda:1
+model.memory=40 gigs            | model.memory = '40 gigs': give a size such as 40GB
 model.device=cuda:٣             | model.device = 'cuda:٣'
 model.device=cuda:99            | cuda
 reward=intger                   | reward = intger: no such reward; did you mean
