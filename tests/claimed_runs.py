@@ -132,7 +132,7 @@ def is_true(about, moments, size=None):
     vanilla, best = moments.constant_baseline(0.0).sum(), moments.trace_best.sum()
     grpo = trace + zeta / ((size or math.inf) - 1)
     correlated = not np.allclose(moments.best_baseline, moments.value, rtol=1e-6)
-    if about in (s.ON_AVERAGE, s.ON_EACH):
+    if about in (s.ON_AVERAGE, s.ON_EACH, s.GROUP_MEANS):
         return None if correlated else True
     if about is s.PROMPT_ONLY:
         return bool(trace <= best * (1 + 1e-9))

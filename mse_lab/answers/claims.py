@@ -52,6 +52,7 @@ def equal(factor: float) -> Test:
 EQUAL_TEST = Test(WITHIN_SMALL, WITHIN_SMALL, WITHIN_SMALL)
 SMALLER = Test((-np.inf, 1.0), (-np.inf, 1 + SMALL), (-np.inf, 1.0))
 NOT_LARGER = SMALLER._replace(within=(-np.inf, 1 + SMALL))
+NOT_SMALLER = Test((1.0, np.inf), (1 - SMALL, np.inf), (1 - SMALL, np.inf))
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ class Number(NamedTuple):
         shown, verdict = f"p {p_value} after Holm's correction", self.verdict(test)
         low, high = test.within
         said = f"below {high:g}" if np.isinf(low) else f"inside {low:.2g} to {high:.3g}"
+        said = f"above {low:g}" if np.isinf(high) else said
         if verdict == "fails":
             said = f"refuted, {shown}"
         elif self.deviates:

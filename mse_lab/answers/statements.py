@@ -16,6 +16,7 @@ import numpy as np
 from mse_lab.answers.claims import (
     EQUAL_TEST,
     NOT_LARGER,
+    NOT_SMALLER,
     SMALL,
     SMALLER,
     Statement,
@@ -85,6 +86,13 @@ PROMPT_ONLY = Statement(
     "Asymptotically no prompt-only baseline does better than GRPO-type.",
     "no fixed baseline is better",
     NOT_LARGER,
+    assumes="Assumption 2",
+)
+GROUP_MEANS = Statement(
+    "Corollary 5 (what it leaves out)",
+    "No baseline of the group's mean, alpha + lambda m, does better than the value V.",
+    "no baseline of m is better than V",
+    NOT_SMALLER,
     assumes="Assumption 2",
 )
 VANILLA = Statement(

@@ -69,6 +69,7 @@ CONTROLS = [
     (s.ON_AVERAGE, "fair", {"quiet": FAILS, "loud": FAILS, "mixed": OPEN}),
     (s.ON_EACH, "fair", {"quiet": FAILS, "mixed": FAILS}),
     (s.PROMPT_ONLY, "fair", {"quiet": OUTSIDE, "norms only": HOLDS}),
+    (s.GROUP_MEANS, "fair", {"quiet": OUTSIDE}),
     (s.VANILLA, "fair", {"quiet": OUTSIDE, "norms only": HOLDS}),
     (s.LARGE_GROUPS, "fair", {"quiet": FAILS, "norms only": HOLDS}),
     (s.NEAR_AT_8, "loud", {"fair": FAILS, "fair from 16 on": OPEN, "norms only": OPEN}),

@@ -31,7 +31,7 @@ def test_the_file_of_a_run(tmp_path):
     assert set(table["verdict"]) == {
         *("holds", "fails", "outside its assumptions", "undecided")
     }
-    assert table["group_size"].isna().sum() == 16
+    assert table["group_size"].isna().sum() == 17
     assert table[["says", "sentence"]].notna().all(axis=None)
 
 
