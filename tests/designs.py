@@ -18,7 +18,7 @@ from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.regime import aggregate_place
 from mse_lab.mse.rule import COMPARED_SIZES
-from populations import choose, population, tilt, with_gradient
+from populations import choose, population, scaled, tilt, with_gradient
 from simulated import DIMENSIONS, KINDS, Design, make_design
 from truths import Truth
 
@@ -55,11 +55,6 @@ class Source:
         if self.prompts is not None:
             own = choose(own, rng.integers(0, own.prompts, self.prompts))
         return own, own.draw(rng, self.reference, self.blocks, self.largest)
-
-
-def scaled(design, scale_P):
-    """Multiply the scores of each prompt."""
-    return replace(design, score_PCD=design.score_PCD * np.asarray(scale_P)[:, None, None])
 
 
 def log_normal(seed, spread, prompts):
