@@ -33,11 +33,11 @@ def test_lines_end_in_line_feeds_or_carriage_returns_alone(tmp_path):
 
 @pytest.mark.parametrize("source", ["none.jsonl", "folder/none.jsonl", "a/b/c", "gsm8k"])
 def test_no_such_source(source):
-    """A misspelt path is not looked for on the Hub, nor what is no name there."""
+    """A misspelt path is not looked for on the Hub; a name that is none is refused."""
     with pytest.raises(InputError, match=f"prompts.source = {source}: no such file"):
         load(source=source)
     for name in ("a--b/c", "a/b.git", "-a/b"):
-        with pytest.raises(InputError, match="and not a valid Hub name"):
+        with pytest.raises(InputError, match="no such file or folder, and of the Hub"):
             load(source=name)
 
 
