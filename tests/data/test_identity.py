@@ -99,13 +99,14 @@ def identify(**row):
     return identify_prompts([Prompt("a", "1 + 1", "", row)])["set of prompts"]
 
 
-def array(last=1.0, **kind):
+def array(middle=1.0, **kind):
     """Longer than a text of it shows."""
-    return np.append(np.zeros(5000), last).astype(**{"dtype": float, **kind})
+    zeros = np.zeros(5000)
+    return np.hstack([zeros, middle, zeros]).astype(**{"dtype": float, **kind})
 
 
-def tensor(last=1.0, dtype=torch.float32):
-    return torch.tensor([0.0] * 5000 + [last]).to(dtype)
+def tensor(middle=1.0, dtype=torch.float32):
+    return torch.tensor([0.0] * 5000 + [middle] + [0.0] * 5000).to(dtype)
 
 
 class Image:
