@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
+from trl import RLOOTrainer
 
 from mse_lab.errors import InputError
 from mse_lab.trl import MSECallback
@@ -263,6 +264,14 @@ def test_the_callback_judges_the_trainers_class_and_the_baseline_in_its_place(gi
         "rloo": ("rloo", 4, {"name": "grpo"}),
         "ours": ("trl", 1, BASELINE),
     }
+
+
+def test_in_rloo_trainer_the_kl_term_of_its_default_is_named(tmp_path):
+    callback = MSECallback(ROWS, right, budget=BUDGET)
+    _, screen = train(tmp_path, [callback], made=RLOOTrainer, max_steps=1)
+    assert (callback.measured, callback.skipped) == (1, 0)
+    [line] = [one for one in screen.splitlines() if "not counted in" in one]
+    assert "beta = 0.05" in line
 
 
 def test_several_reward_functions_of_the_trainer_are_named(tmp_path):

@@ -11,7 +11,7 @@ from trl import GRPOTrainer, RLOOTrainer
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.trl import with_baseline
+from mse_lab.trl import MSECallback, with_baseline
 from torchrun_starts import ROOT, torchrun
 from trl_training import ROWS, make, right, train
 
@@ -180,6 +180,27 @@ def test_adapters_are_trained_alone(tmp_path):
     }
     assert all("lora" in name for name in trained)
     assert any(one.abs().sum() > 0 for name, one in trained.items() if "lora_B" in name)
+
+
+def beside(folder, how, size):
+    """What a callback beside a baseline logs at the first step, and says."""
+    callback = MSECallback(ROWS, right, budget=192)
+    made = with_baseline(GRPOTrainer, **how, num_generations=size)
+    trainer, screen = train(folder, [callback], made=made, max_steps=1, **OWN)
+    assert (callback.measured, callback.skipped) == (1, 0)
+    return trainer.state.log_history[0], screen
+
+
+def test_a_callback_beside_it_judges_that_baseline(tmp_path):
+    """At what it logs as the best nothing is left to gain; far from it much is."""
+    far, screen = beside(tmp_path, {"alpha": 0.9}, 1)
+    assert "num_generations = 1" in screen
+    best, _ = beside(tmp_path, {"alpha": far["mse/alpha"]}, 1)
+    assert best["mse/alpha"] == far["mse/alpha"]
+    assert best["mse/lam"] == 0
+    assert 0.9 < best["mse/cost_over_best"] < 1.1 < far["mse/cost_over_best"]
+    weighted, _ = beside(tmp_path, {"weights": "logits"}, 1)
+    assert weighted["mse/cost_over_best"] < far["mse/cost_over_best"]
 
 
 # Refusals.

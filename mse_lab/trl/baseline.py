@@ -136,7 +136,8 @@ class WithBaseline:
         own = batch["advantages"]
         first = self.accelerator.process_index * len(own)
         batch["advantages"] = everyone_N[first : first + len(own)].to(own)
-        self._log(everyone_N)
+        # TRL's table of completions, of one batch, shows what is trained with.
+        self._logs["advantages"].extend(everyone_N.tolist())
         return batch
 
     def _total(self) -> Tensor:
@@ -169,13 +170,6 @@ class WithBaseline:
             norms2_NT = 1 - 2 * chosen + chances.square().sum(-1)
             norms2.append((norms2_NT * mask[some]).sum(1))
         return torch.cat(norms2)
-
-    def _log(self, everyone_N: Tensor) -> None:
-        """Let TRL's table of completions show what is trained with."""
-        logged = self._logs["advantages"]
-        for _ in range(min(len(logged), len(everyone_N))):
-            logged.pop()
-        logged.extend(everyone_N.tolist())
 
 
 def refuse_settings(args: Any, baseline: Baseline, needed: Mapping[str, Any]) -> None:

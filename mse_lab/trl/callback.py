@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 
 from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask
+from mse_lab.answers.ladder import Ladder
 from mse_lab.api.measure import sample_evidence
 from mse_lab.config.training import interpret
 from mse_lab.console import ending
@@ -75,7 +76,7 @@ class MSECallback(TrainerCallback):
     - `steps_saved`, the share of steps that the size to set saves, 0 where it is in use;
     - `noise_scale`, the completions at which half of the progress is made, in groups of G;
     - `alpha` and `lam`, the best baseline at any group size, and `cost_over_best`, what the
-      training costs over it for the same progress: they follow the policy;
+      training costs over it for the same error: they follow the policy;
     - `zero_variance_groups`, their share. Where G is larger than the number of completions
       measured of each prompt, up to four times, a Beta law of the values predicts it;
     - `rho`, E||W||^2 of right over wrong completions, where the prompts' mean stands among
@@ -293,12 +294,16 @@ def refuse_trainer(args: Any, given: Mapping[str, Any]) -> None:
 def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
     """Name the numbers to log; unknown ones are left out."""
     size, completions = advice.setting.group_size, advice.completions_per_step or 0
-    equal = advice.zero_variance
+    equal, ladder = advice.zero_variance, Ladder(evidence)
+    saves = ladder.price(ladder.best.aim, 0.0).value
     numbers = {
         **interval_columns("best_group_size", advice.best),
         "progress": advice.progress_at(completions, size).progress.value,
         "steps_saved": advice.steps_saved.value if advice.steps_saved else None,
         "noise_scale": advice.noise_scale.value,
+        "alpha": ladder.best.alpha,
+        "lam": ladder.best.lam,
+        "cost_over_best": 1 / saves if saves > 0 else None,
         "zero_variance_groups": (
             modelled_share(evidence.rewards, size) if equal is None else equal.value
         ),

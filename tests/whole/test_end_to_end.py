@@ -282,6 +282,7 @@ BUDGET = 192
 LOGGED = (
     *("best_group_size", "best_group_size_low", "best_group_size_high", "progress"),
     *("noise_scale", "zero_variance_groups", "rho", "value", "step"),
+    *("alpha", "lam", "cost_over_best"),
 )
 
 
@@ -370,6 +371,7 @@ def assert_that_of_advise(found):
         "value": advice.mean_reward,
         "progress": advice.progress_at(8, 2).progress.value,
         "noise_scale": advice.noise_scale.value,
+        "alpha": advice.ladder[-1].alpha,
     }
     assert {key: found[f"mse/{key}"] for key in expected} == pytest.approx(
         expected, rel=1e-6
