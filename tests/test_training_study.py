@@ -38,6 +38,7 @@ from probes.studies.training_law import (
     judge,
     judge_arm,
     predict,
+    read_all_constants,
     read_constants,
 )
 from probes.studies.training_runs import (
@@ -58,6 +59,8 @@ STUDIES = {
     "tiny-base": "training-law",
     "smollm2-icl": "training-law-smollm2",
     "advised-size": "advised-size",
+    "baseline-tiny": "training-baseline-tiny",
+    "baseline-smollm2-icl": "training-baseline-smollm2-icl",
 }
 ETA = 0.5
 NAMED = {
@@ -202,6 +205,7 @@ def test_in_an_epoch_every_prompt_comes_once(settings_of):
     trainer.reward_funcs = [watched]
     trainer.train()
     assert len({*drawn}) == len(drawn) == len(task.prompts) // 2 * 2
+    assert drawn != sorted(drawn)  # By this seed.
 
 
 def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
@@ -288,17 +292,16 @@ def test_a_committed_study_goes_on_to_the_committed_tables(name):
     settings = load_settings(ROOT / f"probes/studies/{name}.yaml")
     folder = ROOT / "results" / STUDIES[name]
     predicted = pd.read_csv(folder / "prediction.csv")
-    runs = training.RunsFile(folder / "runs.csv", settings)
-    tables = zip(
-        ("comparison", "law"), judge(runs.read(), settings, predicted), strict=True
-    )
-    for table, found in tables:
+    runs = training.RunsFile(folder / "runs.csv", settings).read()
+    tables = dict(zip(("comparison", "law"), judge(runs, settings, predicted), strict=True))
+    if settings.held_out:
+        tables["comparison-unseen"], _ = judge(runs, settings, predicted, "unseen")
+    for table, found in tables.items():
         expected = pd.read_csv(folder / f"{table}.csv")
         found = found.reset_index(drop=True)
         pd.testing.assert_frame_equal(found, expected, rtol=1e-8, check_dtype=False)
-    advice = ROOT / settings.advice
     prompts = len(load_prompts(settings.load_probe().prompts, ROOT))
-    again = predict(settings, read_constants(advice, prompts))
+    again = predict(settings, read_all_constants(settings, prompts))
     pd.testing.assert_frame_equal(again, predicted, rtol=1e-8, check_dtype=False)
 
 

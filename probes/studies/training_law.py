@@ -368,7 +368,7 @@ def compose(comparison: pd.DataFrame) -> Figure:
         title = f"{NAMES[str(optimiser)]}, {last['step'].max()} steps"
         axes.set(title=title, ylabel="gain in mean reward")
         axes.label_outer()
-    legend_above(figure, 2)
+    legend_above(figure, len(groups))
     figure.draw_without_rendering()  # The panels have their places now.
     for axes, (_, rows) in zip(grid, groups, strict=True):
         number_arms(axes, rows)

@@ -282,7 +282,6 @@ def make_trainer(task: Task, run: Run, folder: str, **hooks: Any) -> Any:
     if task.settings.end:
         [end] = tokenizer.encode(task.settings.end, add_special_tokens=False)
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
-        model.generation_config.eos_token_id = end
     given = hooks | {"model": model, "processing_class": tokenizer}
     made = trainer_class(task.settings.trained(run.estimator), run.group_size)
     trainer = made(task, run, args=trl_settings(task, run, folder), **given)
