@@ -20,6 +20,7 @@ from mse_lab.commands.command_line import (
     completions,
     find_run,
     load_probes,
+    output_folder,
     prepare_early,
     share_of,
 )
@@ -92,7 +93,8 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.advice_report import say_advice
 
     advice = _read(run, probe and name, arguments)
-    keep_advice_of_run(run, advice)
+    if output_folder(run).resolve() == run.resolve():
+        keep_advice_of_run(run, advice)
     print(say_advice(*_head([advice], [run], [name], arguments), as_json=arguments.json))
     return 0
 

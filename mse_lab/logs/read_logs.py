@@ -243,7 +243,7 @@ def _refuse_older(source: LogSource, table: pd.DataFrame) -> None:
 def _refuse_two_spellings(names: set[str]) -> None:
     """Refuse ids of which two are one number: a CSV has no types."""
     try:
-        numbers = {name: float(name) for name in names}
+        numbers = {name: float(name) for name in sorted(names)}
     except ValueError:
         return
     first = dict[float, str]()

@@ -8,7 +8,7 @@ from mse_lab.answers.ladder import LadderRow
 from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import find_estimator
-from mse_lab.formatting import NONE, NOT_KNOWN, number, parts, percent, share
+from mse_lab.formatting import NONE, NOT_KNOWN, number, percent, share, times
 from mse_lab.mse.intervals import Estimate
 from mse_lab.report.rendering import Part
 
@@ -70,9 +70,7 @@ def row_name(row: LadderRow) -> str:
 
 def _cost(row: LadderRow) -> str:
     """Write what a row costs over yours, shortly."""
-    return (
-        "1" if row.row == "yours" else " ".join(parts(row.cost, most_decimals=2)).rstrip()
-    )
+    return "1" if row.row == "yours" else times(row.cost, unit="", most_decimals=2)
 
 
 def _progress(made: Estimate) -> str:

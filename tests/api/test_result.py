@@ -26,7 +26,7 @@ def test_the_door_is_seen_before_it_is_used():
 def test_it_is_shown_in_a_few_lines(result):
     for one in (result, result.advice):
         assert "mine" in repr(one)
-        assert len(repr(one).splitlines()) <= 4
+        assert len(repr(one).splitlines()) <= 5
         assert max(map(len, repr(one).splitlines())) <= 92
     assert "<table" in result._repr_html_()
     assert "num_generations = " in repr(result.advice)

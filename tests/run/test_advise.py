@@ -203,7 +203,7 @@ def ones(reward, texts, prompt, ids):
 def test_a_sample_warns_as_a_run_does(measure):
     """By the completions of the last look, which its shards keep, counted once more."""
     found = measure(deciding(False, True)[0])
-    again = measure(deciding(False, True)[0])
+    again = measure(deciding(True)[0])
     assert found.warnings == again.warnings
     alike, cut = found.warnings
     equal = sum(not rewards_differ(blocks) for blocks in found.prompts)
@@ -220,7 +220,7 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
         rank = 1
 
         def agree(self, decide, kind=None):
-            return [] if kind else True
+            return kind() if kind else True
 
     subject = load(prepare("small", probe, tmp_path / "out", tmp_path))
     found = sample_until(subject, {}, TRL, None, Second())

@@ -5,11 +5,11 @@ Every test is made of a run's prompts and of an advice's blocks of completions.
 
 import os
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from changed_subjects import changed
 from mse_lab.errors import InputError
 from mse_lab.formatting import number
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
@@ -64,8 +64,9 @@ class Task:
         return [measure_prompt(self.subject, index) for (index,) in batch]
 
     def shards(self, **changes):
-        changed = replace(self.subject, **changes)
-        return Shards(self.kind, changed.folder.file("shards"), changed.origin)
+        subject = changed(self.subject, **changes)
+        subject.folder.path.mkdir(exist_ok=True)
+        return Shards(self.kind, subject.folder.file("shards"), subject.origin)
 
     def fill(self, store, batches=None, processes=SINGLE_PROCESS):
         line = Line()
@@ -201,7 +202,7 @@ def test_a_file_is_of_all_that_was_measured(task):
         *({"identity": {**subject.identity, part: "another"}} for part in parts),
     ]
     [item], [other] = task.batches[:2]
-    origins = {replace(subject, **changes).origin(item) for changes in ({}, *others)}
+    origins = {changed(subject, **changes).origin(item) for changes in ({}, *others)}
     assert len(origins | {subject.origin(other), subject.origin((*item, 8))}) == 8
     task.fill(task.shards(), task.batches[:1])
     assert item in task.shards()

@@ -15,7 +15,7 @@ from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.run import prompt as stages
-from mse_lab.run import subject as of_subject
+from mse_lab.run import source as of_source
 from mse_lab.run.prompt import measure_prompt
 from plain_scores import plain_scores
 
@@ -58,7 +58,7 @@ def test_a_prompt_that_runs_out_of_memory_is_measured_all_the_same(subject_of, m
 
     names = {
         "score_block": stages,
-        "draw_together": of_subject,
+        "draw_together": of_source,
         "measure_reference": stages,
     }
     for name, home in names.items():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from changed_subjects import changed
 from models import draw
 from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
@@ -59,7 +60,7 @@ def test_a_sample_depends_on_nothing_else(subject):
     first = sample_prompt(subject, 0, range(8)).sample
     sample_prompt(subject, 1, range(4))
     same(sample_prompt(subject, 0, range(8)).sample, first)
-    turned = replace(subject, prompts=subject.prompts[::-1], tokens=subject.tokens[::-1])
+    turned = changed(subject, prompts=subject.prompts[::-1], tokens=subject.tokens[::-1])
     same(sample_prompt(turned, 1, range(8)).sample, first)
 
 
@@ -67,7 +68,7 @@ def test_prompts_of_a_batch_are_what_each_is_alone(subject):
     """Tokens, rewards and choices to the bit; scores but for rounding."""
     prompts = [replace(subject.prompts[0], id=name) for name in "xyz"]
     tokens = [[1, 2], [2, 3], [3, 3]]
-    subject = replace(subject, prompts=prompts, tokens=tokens)
+    subject = changed(subject, prompts=prompts, tokens=tokens)
     batch = tuple((index, 8, 16) for index in (2, 0, 1))
     for (index, *_), found in zip(batch, sample_batch(subject, batch, 0), strict=True):
         alone = sample_prompt(subject, index, range(8, 16))
@@ -104,7 +105,7 @@ def test_completions_are_not_those_of_a_run(subject):
 def test_a_gradient_that_the_hooks_miss_is_seen(subject, monkeypatch, rewards):
     """Negative control: weights that another pass does not have; also of equal rewards."""
     if rewards == "all equal":
-        subject = replace(subject, reward=lambda text, row: 1.0)
+        subject = changed(subject, reward=lambda text, row: 1.0)
     assert sample_prompt(subject, 0, range(8), checked=True).gradient_gap < 1e-5
     honest = sampling.add_weighted_gradients
 
