@@ -258,17 +258,20 @@ def pretrained_advice() -> Iterable[Row]:
         advice = json.loads((RESULTS / f"smollm2/{form}/advice.json").read_text("utf-8"))
         rho, best = advice["regime"]["rho"], advice["best"]
         value = float(mean_value(f"smollm2/{form}"))
-        said = (
-            f"set {advice['set_to']}"
-            if advice["verdict"] == "change"
-            else advice["verdict"]
-        )
+        rows = {row["row"]: row for row in advice["ladder"]}
+        trainer = rows["trainer"]
         yield {
             "": form,
             "rho": "{value:.2f} ({low:.2f} to {high:.2f})".format(**rho),
             "(1-V)/(2-V)": f"{(1 - value) / (2 - value):.2f}",
             "G*": "{value:.1f} ({low:.1f} to {high:.1f})".format(**best),
-            "said of TRL's G = 8": said,
+            "best baseline in TRL, G >= 2": (
+                f"{trainer['alpha']:.2g} + {trainer['lam']:.2g} m, "
+                f"G = {trainer['group_size']}"
+            ).replace("+ -", "- "),
+            "its cost over TRL's defaults": (
+                "{value:.2f} ({low:.2f} to {high:.2f})".format(**trainer["cost"])
+            ),
         }
 
 
