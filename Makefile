@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements.lock
 
-.PHONY: figure4 figures tables test fuzz bench clean
+.PHONY: figure4 figures tables test fuzz clean
 .DELETE_ON_ERROR:
 
 # The three configurations of each family measured, then the figures, in measured/; what is
@@ -41,10 +41,6 @@ test: $(VENV)/installed-test
 fuzz: $(VENV)/installed-test
 	FUZZ_CASES=3000 $(BIN)/python -m pytest tests/fuzz
 
-# Speed beside the obvious loop and one plain pass, half an hour; QUICK=1 takes two minutes.
-bench: $(VENV)/installed-bench
-	$(BIN)/python tests/benchmarks/speed.py $(if $(QUICK),--quick)
-
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -54,10 +50,6 @@ $(VENV)/installed: pyproject.toml requirements.lock | $(VENV)/bin/python
 
 $(VENV)/installed-test: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(PIP) -e '.[test]'
-	touch $@
-
-$(VENV)/installed-bench: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(PIP) -e '.[bench]'
 	touch $@
 
 clean:

@@ -187,37 +187,3 @@ def write_adapter(base: Path, folder: Path) -> Path:
         warnings.simplefilter("ignore")
         peft.get_peft_model(model, config).save_pretrained(folder)
     return folder
-
-
-def write_numbers(folder, name, vocabulary, hidden, inner, layers, heads):
-    """Write a random Qwen2 with tied embeddings whose tokens are whole numbers.
-
-    Digits are encoded one by one. It has no end token, and half as many heads of keys.
-    """
-    checkpoint = folder / f"{name}-{vocabulary}"
-    if checkpoint.exists():
-        return checkpoint
-    model = transformers.Qwen2ForCausalLM(
-        transformers.Qwen2Config(
-            vocab_size=vocabulary,
-            hidden_size=hidden,
-            intermediate_size=inner,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=heads // 2,
-            max_position_embeddings=2048,
-            tie_word_embeddings=True,
-            bos_token_id=None,
-            eos_token_id=None,
-            pad_token_id=None,
-        )
-    )
-    generator = torch.Generator().manual_seed(0)
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            parameter.data.normal_(0, 0.02, generator=generator)
-    # Byte-level tokenizers write a space as this letter.
-    words = {str(one) if one < 10 else f"\u0120{one}": one for one in range(vocabulary)}
-    transformers.Qwen2Tokenizer(vocab=words, merges=[]).save_pretrained(checkpoint)
-    model.save_pretrained(checkpoint)
-    return checkpoint

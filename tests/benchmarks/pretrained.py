@@ -1,7 +1,6 @@
 """Where does the time of an advice on a pretrained model go?
 
     python tests/benchmarks/pretrained.py [PROBE] [--set KEY=VALUE] [--batches N]
-    python tests/benchmarks/pretrained.py --long
 
 The first batches of a probe's advice are measured by the code that an advice runs: prompts
 of one length are drawn together, rewarded, and the completions of each are scored in one
@@ -10,20 +9,16 @@ gradient. Printed are processor seconds of loading, the shares of a batch's step
 drawing beside `generate` and scoring beside a plain forward and backward pass of the same
 distinct rows. A batch's steps follow each other in one process, so ratios of one run
 compare where seconds do not. The default probe takes two minutes, most of them for what is
-compared with.
-
-`--long` scores 16 completions of 64 tokens behind 500 of a prompt instead, by two layers of
-a random model of 25M parameters; it takes three minutes. Set OMP_NUM_THREADS=1 for one
-thread, and PYTHONPATH for the folder of a model that a package installs.
+compared with. Set OMP_NUM_THREADS=1 for one thread.
 """
 
 import argparse
+import statistics
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,8 +29,6 @@ from torch import Tensor
 
 sys.path += map(str, Path(__file__).resolve().parents[1:3])
 
-from benchmarks.cases import MEDIUM, ROOT, Case
-from benchmarks.speed import ratio, score
 from mse_lab.config.probe_files import load_probe
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_log_probs
@@ -50,6 +43,7 @@ from mse_lab.run.subject import Subject, prepare
 from mse_lab.scores import recorder
 from mse_lab.scores.sketches import Sketch
 
+ROOT = Path(__file__).resolve().parents[2]
 SCORING = ("forward", "input gradients", "Gram", "sketch")
 STEPS = ("draw", "reward", *SCORING, "all else")
 
@@ -170,6 +164,13 @@ def measure_batch(subject: Subject, batch: Batch) -> dict[str, float]:
     return clock.seconds
 
 
+def ratio(slower: Sequence[float], faster: Sequence[float]) -> str:
+    """Divide batch by batch: the median, and the smallest and the largest."""
+    ratios = [top / bottom for top, bottom in zip(slower, faster, strict=True)]
+    ends = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    return f"{statistics.median(ratios):.2f} ({ends})"
+
+
 def load_subject(name: str, assignments: Sequence[str], folder: Path) -> Subject:
     """Load a probe and its model as an advice does."""
     clock = Clock()
@@ -203,14 +204,9 @@ def main() -> None:
     parser.add_argument("probe", nargs="?", default="smollm2/icl")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--batches", type=int, default=2, help="of the first look")
-    parser.add_argument("--long", action="store_true", help="a long prompt instead")
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
-        if given.long:
-            case = Case(replace(MEDIUM, layers=2), (500, 64), completions=16)
-            print("500 + 64: score / plain pass", score(case, Path(folder), rounds=3))
-        else:
-            report(load_subject(given.probe, given.set, Path(folder)), given.batches)
+        report(load_subject(given.probe, given.set, Path(folder)), given.batches)
 
 
 if __name__ == "__main__":
