@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def read(name: str) -> pd.DataFrame:
 def interval(row: Any, name: str) -> str:
     """Format a value with its interval."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if not 0 < high < 100 * abs(low):
+        return f"{value:.2f} (no bounds)"
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
@@ -273,6 +276,76 @@ def pretrained_advice() -> Iterable[Row]:
                 "{value:.2f} ({low:.2f} to {high:.2f})".format(**trainer["cost"])
             ),
         }
+
+
+ARMS = {
+    "yours": "TRL's defaults",
+    "grpo": "GRPO-type",
+    "vanilla": "vanilla",
+    "batch-mean": "the batch's mean",
+    "constant": "one constant",
+    "constant-clipped": "one constant, clipped at 1",
+    "affine-2": "affine",
+    "affine-8": "affine",
+    "logits": "the batch's others by logits norm",
+}
+
+
+def judge(row: Any) -> str:
+    """Judge an arm by the rule that its study declared."""
+    predicted = row.predicted_gain_ratio
+    half = 1 + (predicted - 1) / 2
+    if abs(predicted - 1) < 0.05:
+        return "not judged"
+    low, high = row.gain_ratio_low - half, row.gain_ratio_high - half
+    if predicted < 1:
+        low, high = -high, -low
+    return "obeys" if low > 0 else "refutes" if high < 0 else "cannot tell"
+
+
+def trained_arms(study: str) -> Iterable[Row]:
+    """Give what a declared study of baselines found, an arm a row, as it was predicted."""
+    folder = f"training-baseline-{study}"
+    keys = ["estimator", "group_size", "step"]
+    unseen = read(f"{folder}/comparison-unseen.csv").set_index(keys)
+    arms = read(f"{folder}/comparison.csv").sort_values(
+        ["step", "predicted_gain_ratio"], kind="stable"
+    )
+    steps = arms.step.nunique() > 1
+    for row in arms.itertuples():
+        held_out = unseen.loc[(row.estimator, row.group_size, row.step)]
+        base = row.estimator == "grpo" and row.group_size == 8
+        gains = [f"gain {one.gain:.3f}" for one in (row, held_out)]
+        if not base:
+            gains = [interval(dict(one), "gain_ratio") for one in (row._asdict(), held_out)]
+        yield {
+            **({"steps": str(row.step)} if steps else {}),
+            "arm": f"{ARMS[row.estimator]}, G = {row.group_size}",
+            "predicted": f"{row.predicted_gain_ratio:.2f}",
+            "trained prompts": gains[0],
+            "held-out prompts": gains[1],
+            "by the declared rule": "" if base else judge(row),
+        }
+
+
+for study in ("tiny", "smollm2-icl"):
+    TABLES[f"trained-{study}"] = partial(trained_arms, study)
+
+
+@table
+def training_in_short() -> Iterable[Row]:
+    """Give what trainings gained over GRPO-type's at G = 8, the first page's arms."""
+    shown = {
+        "tiny": {"grpo": 4, "affine-2": 2, "constant": 1},
+        "smollm2-icl": {"constant": 1},
+    }
+    names = {"tiny": "tiny", "smollm2-icl": "SmolLM2"}
+    for study, arms in shown.items():
+        of_arm = {row["arm"]: row for row in trained_arms(study)}
+        for name, size in arms.items():
+            row = of_arm[f"{ARMS[name]}, G = {size}"]
+            kept = ("predicted", "trained prompts", "held-out prompts")
+            yield {"": f"{names[study]}: {row['arm']}"} | {head: row[head] for head in kept}
 
 
 @table

@@ -234,7 +234,10 @@ def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
 
 def test_the_public_door_as_it_is_shown(tmp_path, monkeypatch):
     """Its lines, on pools of somebody's in the working folder."""
-    lines = re.search(r"    import mse_lab, numpy as np\n(?:    .*\n)+", REFERENCE)[0]
+    lines = re.search(
+        r"    import mse_lab, numpy as np\n(?:    .*\n|\n(?=    ))+",
+        TEXTS["mse_lab/api/README.md"],
+    )[0]
     pools = make_design(np.random.default_rng(0), prompts=6).draw(
         np.random.default_rng(1), 64, 2, 16
     )
