@@ -57,8 +57,8 @@ class Completions:
                 [len(mask) < len(tokens) for tokens, mask in pairs]
             )
             unpadded, masks = [tokens[: len(mask)] for tokens, mask in pairs], kept
-        tokens_NT = _padded(unpadded, positions, np.int64)
-        mask_NT = None if masks is None else _padded(masks, positions, np.bool_)
+        tokens_NT = padded(unpadded, positions, np.int64)
+        mask_NT = None if masks is None else padded(masks, positions, np.bool_)
         lengths_N = np.array([len(tokens) for tokens in unpadded])
         ended_N = ended_by_others_N | [ends(tokens.tolist()) for tokens in unpadded]
         return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N, mask_NT)
@@ -130,9 +130,10 @@ def concatenate(parts: list[Completions]) -> Completions:
     return Completions(**joined)
 
 
-def _padded(
+def padded(
     rows: Sequence[NDArray[Any]], positions: int, kind: type[np.generic]
 ) -> NDArray[Any]:
+    """Lay rows out as one array of so many positions, zero after each, (N, T)."""
     padded_NT = np.zeros((len(rows), positions), kind)
     for padded_T, row in zip(padded_NT, rows, strict=True):
         padded_T[: len(row)] = row

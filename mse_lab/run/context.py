@@ -22,15 +22,7 @@ from mse_lab.run.loop import Measured
 from mse_lab.run.memory import plan_memory
 from mse_lab.run.source import Drawn
 from mse_lab.run.subject import Subject
-
-
-def _find_source(subject: Subject) -> Drawn:
-    """Give the source of completions: the policy, or the file that supplies them."""
-    if subject.supplied is None:
-        return Drawn()
-    from mse_lab.run.supplied import FromFile
-
-    return FromFile(subject.supplied)
+from mse_lab.run.supplied import FromFile
 
 
 def attach(subject: Subject, policy: Policy, block: int | None = None) -> Subject:
@@ -46,7 +38,8 @@ def attach(subject: Subject, policy: Policy, block: int | None = None) -> Subjec
         policy, prompts, chat=chat, new_tokens=new_tokens, options=options
     )
     memory = plan_memory(probe, policy, tokens, block or probe.largest_group)
-    source, identity = _find_source(subject), subject.identity
+    supplied, identity = subject.supplied, subject.identity
+    source = Drawn() if supplied is None else FromFile(supplied)
     if subject.results is not None:
         processes.agree(lambda: source.validate(policy, probe))
         # Those of the first process: another machine's may round otherwise.

@@ -26,6 +26,7 @@ from mse_lab.data.rewards import (
     reward_kind,
     try_reward,
 )
+from mse_lab.data.supplied_completions import Supplied, find_completions
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators
 from mse_lab.project import PROJECT
@@ -35,7 +36,6 @@ from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 if TYPE_CHECKING:
     from mse_lab.policy.policy import Policy
-    from mse_lab.policy.supplied_completions import Supplied
     from mse_lab.run.memory import Memory
     from mse_lab.scores.reference import Gradient
     from mse_lab.scores.sketches import Keeper
@@ -56,7 +56,7 @@ class Subject:
     # The estimators that will be evaluated; rewards that one cannot take are refused.
     estimators: Sequence[Estimator] = ()
     # The file that completions are read from; None where the policy draws them.
-    supplied: "Supplied | None" = None
+    supplied: Supplied | None = None
     # What must be the same when it is resumed, by part: prompts, supplied completions, the
     # user's own reward and estimators; of an attached policy its files and answers, too.
     identity: dict[str, str] = field(default_factory=dict)
@@ -138,15 +138,6 @@ class Subject:
         return kept.vector
 
 
-def find_supplied(probe: Probe, prompts: Sequence[Prompt], root: Path) -> "Supplied | None":
-    """Read the file of completions that a probe names; None where it names none."""
-    if probe.completions is None:
-        return None
-    from mse_lab.policy.supplied_completions import find_completions
-
-    return find_completions(probe, prompts, root)
-
-
 def prepare(
     name: str, probe: Probe, folder: Path, root: Path, processes: Processes = SINGLE_PROCESS
 ) -> Subject:
@@ -157,7 +148,7 @@ def prepare(
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
     try_reward(reward, prompts)
-    supplied = find_supplied(probe, prompts, root)
+    supplied = find_completions(probe, prompts, root)
     identity = {
         **identify_prompts(prompts),
         **({} if supplied is None else {"file of completions": supplied.digest}),

@@ -10,14 +10,15 @@ import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import Probe
+from mse_lab.data.supplied_completions import POOLS, Line, Supplied
 from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch, token_divergences
-from mse_lab.policy.completions import Completions
+from mse_lab.policy.completions import Completions, padded
 from mse_lab.policy.policy import Policy
-from mse_lab.policy.rare_tokens import RARE, examine_tokens
-from mse_lab.policy.supplied_completions import POOLS, Supplied
+from mse_lab.policy.supplied_tokens import read_completions
 from mse_lab.results.checks import check_rare_tokens
 from mse_lab.run.memory import attempt
+from mse_lab.run.rare_tokens import RARE, examine_tokens
 from mse_lab.run.source import Drawn, SourceFindings, law_gap
 from mse_lab.run.subject import Subject
 
@@ -29,6 +30,10 @@ ANOTHER_LAW = (
 )
 
 
+def _read_rewards(lines: Sequence[Line]) -> Floats:
+    return np.array([line.read_reward() for line in lines])
+
+
 class FromFile(Drawn):
     """Completions that a file supplies."""
 
@@ -36,23 +41,30 @@ class FromFile(Drawn):
         self._supplied = supplied
 
     def validate(self, policy: Policy, probe: Probe) -> None:
-        """Read everything once."""
-        self._supplied.validate(policy, probe)
+        """Read everything once, so that a fault shows before the first measurement."""
+        for pools in self._supplied.lines.values():
+            for lines in pools.values():
+                read_completions(lines, policy, probe.sampling.max_new_tokens)
+                if probe.reward == "supplied":
+                    _read_rewards(lines)
+
+    def _lines(self, subject: Subject, index: int, pool: str) -> list[Line]:
+        return self._supplied.lines[subject.prompts[index].id][pool]
 
     def read(
         self, subject: Subject, indices: Sequence[int], pool: str, completions: range
     ) -> list[Completions]:
         """Read a pool of each prompt; the file gives all `completions` of it."""
         positions = subject.probe.sampling.max_new_tokens
-        ids = [subject.prompts[index].id for index in indices]
-        return [self._supplied.read(one, pool, subject.policy, positions) for one in ids]
+        pools = [self._lines(subject, index, pool) for index in indices]
+        return [read_completions(lines, subject.policy, positions) for lines in pools]
 
     def reward(
         self, subject: Subject, index: int, pool: str, drawn: Completions, texts: list[str]
     ) -> tuple[Floats, int]:
         """Read rewards where the probe says so."""
         if subject.probe.reward == "supplied":
-            return self._supplied.rewards(subject.prompts[index].id, pool), 0
+            return _read_rewards(self._lines(subject, index, pool)), 0
         return super().reward(subject, index, pool, drawn, texts)
 
     def compare(
@@ -78,9 +90,11 @@ class FromFile(Drawn):
         )
 
     def _of_engine(self, subject: Subject, index: int, longest: int) -> Floats:
-        """Read the engine's log-probability of each token, (N, T)."""
-        name, read = subject.prompts[index].id, self._supplied.engine_log_probs
-        return np.concatenate([read(name, pool, longest) for pool in POOLS])
+        """Read the engine's log-probability of each token, 0 after them, (N, T)."""
+        lines = [line for pool in POOLS for line in self._lines(subject, index, pool)]
+        given = [line.engine_log_probs for line in lines]
+        rows = [each[:longest] for each in given if each is not None]
+        return padded(rows, longest, np.float64)
 
     def judge(self, prompts: Sequence[PromptMeasurement]) -> SourceFindings:
         """Test whether the policy may have drawn them; say what the file lacks."""

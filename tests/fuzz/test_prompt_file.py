@@ -15,8 +15,8 @@ from mse_lab.arrays import LARGEST
 from mse_lab.config.schema import Prompts
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import exact, gsm8k, integer
+from mse_lab.data.supplied_completions import lines_of
 from mse_lab.errors import InputError
-from mse_lab.policy.supplied_completions import lines_of
 from mse_lab.records.plain_text import parse_json, read_object
 from mse_lab.records.rows import Rows
 

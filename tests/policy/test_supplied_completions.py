@@ -19,14 +19,15 @@ from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
 from mse_lab.data.streams import uniforms
+from mse_lab.data.supplied_completions import lines_of
 from mse_lab.errors import InputError, shown
-from mse_lab.policy import rare_tokens
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.rare_tokens import examine_tokens
-from mse_lab.policy.supplied_completions import lines_of
+from mse_lab.policy.supplied_tokens import read_tokens
 from mse_lab.records.rows import Rows
+from mse_lab.run import rare_tokens
+from mse_lab.run.rare_tokens import examine_tokens
 from results.test_checks import top_p
 from stopped_policies import stopped_policy
 
@@ -44,7 +45,7 @@ def line_of(**keys):
 def read(policy=None, **keys):
     """Read all of a line that a run reads."""
     line = line_of(**keys)
-    tokens = line.read_tokens(policy or random_policy(), 6)
+    tokens = read_tokens(line, policy or random_policy(), 6)
     return tokens.tolist(), line.mask, line.policy_log_prob
 
 
@@ -132,7 +133,7 @@ def test_texts_are_ended_where_they_are_short_and_not_cut(write_probe, tmp_path)
     policy = load_policy(load_probe(write_probe()), tmp_path)
 
     def tokens_of(text, **keys):
-        return line_of(text=text, **keys).read_tokens(policy, 2).tolist()
+        return read_tokens(line_of(text=text, **keys), policy, 2).tolist()
 
     texts = ("", "3", "3 1", "3 <end>")
     assert [*map(tokens_of, texts)] == [[0], [3, 0], [3, 1], [3, 0]]

@@ -1,9 +1,8 @@
 """Supplied completions: drawn elsewhere, by vLLM or a trainer, and read from a file.
 
 A line or row of the file is a record of a completion (`records/records.py`), read as
-`rollouts` reads it; `probes/README.md` says what a run makes of it. An end token may end
-each turn of the policy, and the log-probabilities of masked tokens do not count. All lines
-have the same names; others are ignored.
+`rollouts` reads it; `probes/README.md` says what a run makes of it. The log-probabilities
+of masked tokens do not count. All lines have the same names; others are ignored.
 
 If lines do not name their pool, the first completions of a prompt, in the order of the
 file, are its reference pool and the next ones its replicates.
@@ -21,8 +20,6 @@ from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.config.schema import Probe
 from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError, one_line, shorten, shown
-from mse_lab.policy.completions import Completions
-from mse_lab.policy.policy import Policy
 from mse_lab.records.plain_text import STARTS, local_path, reading
 from mse_lab.records.records import SYNONYMS, read_records
 from mse_lab.records.rows import Faults, Rows, listed, read_rows
@@ -112,34 +109,6 @@ class Line:
             )
         return self.reward
 
-    def read_tokens(self, policy: Policy, positions: int) -> Ints:
-        """Read a completion's tokens, those of tools among them, or tokenise its text."""
-        from_text = self.token_ids is None
-        given = self._tokenise(policy, positions) if from_text else self.token_ids
-        tokens = np.array(given, np.int64)
-        truncated = from_text and self.truncated
-        fault = _fault(tokens, self.mask, policy, len(tokens) if truncated else positions)
-        if fault and from_text:
-            fault += "; a tokenised text may be longer than what was drawn: give tokens"
-        if fault:
-            raise self.refusal(fault)
-        return tokens
-
-    def _tokenise(self, policy: Policy, most: int) -> list[int]:
-        if policy.stops is not None:
-            raise self.refusal(
-                "a text does not tell which token completed a string of "
-                "sampling.stop; give tokens"
-            )
-        tokens = list(policy.tokenizer(self.completion, add_special_tokens=False).input_ids)
-        if self.truncated:
-            return tokens[:most]
-        if len(tokens) >= most or (tokens and tokens[-1] in policy.end_tokens):
-            return tokens
-        if policy.tokenizer.eos_token_id is None:
-            raise self.refusal("the tokenizer has no end token; give tokens")
-        return [*tokens, policy.tokenizer.eos_token_id]
-
 
 def _is_read(name: str) -> bool:
     return SYNONYMS.get(name, name) in READ_NAMES
@@ -171,62 +140,6 @@ def lines_of(rows: Rows) -> list[Line]:
     ]
 
 
-def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:
-    """Say why the policy cannot have drawn the tokens of a mask; empty if it can."""
-    count = len(tokens)
-    if not count:
-        return "no tokens; an empty completion is its end token alone"
-    outside = tokens[(tokens < 0) | (tokens >= policy.vocabulary)]
-    if len(outside):
-        vocabulary = f"the vocabulary of {policy.vocabulary}"
-        return f"token {outside[0]} is not in {vocabulary}; check model.path"
-    if count > positions:
-        return (
-            f"{count} tokens, and sampling.max_new_tokens = {positions}; set it to what "
-            "they were drawn with"
-        )
-    drawn = np.ones(count, np.bool_) if mask is None else mask
-    return (
-        _end_inside(tokens, drawn, policy)
-        or _stop_inside(tokens, mask, policy)
-        or _no_end(tokens, drawn, policy, positions)
-    )
-
-
-def _end_inside(tokens: Ints, drawn: Flags, policy: Policy) -> str:
-    """Say where the policy went on after an end token, as only an environment may."""
-    ended = drawn & np.isin(tokens, policy.end_tokens)
-    for index in np.flatnonzero(ended[:-1] & drawn[1:])[:1]:
-        end = f"end token {tokens[index]} is number {index + 1}"
-        return f"{end} of {len(tokens)} tokens; leave out what follows it"
-    return ""
-
-
-def _stop_inside(tokens: Ints, mask: Flags | None, policy: Policy) -> str:
-    """Say where the policy went on after a stop string."""
-    if policy.stops is None:
-        return ""
-    if mask is not None:
-        return "it has a mask, and turns end by themselves; leave out sampling.stop"
-    for number in range(1, len(tokens)):
-        if policy.stops.end(tokens[:number].tolist()):
-            end = f"token {number} of {len(tokens)} completes a string of sampling.stop"
-            return f"{end}; leave out what follows it"
-    return ""
-
-
-def _no_end(tokens: Ints, drawn: Flags, policy: Policy, positions: int) -> str:
-    """Say that nothing ended a completion that was not truncated either."""
-    if not drawn[-1] or len(tokens) == positions or policy.ends(tokens.tolist()):
-        return ""
-    end_tokens = ", ".join(map(str, policy.end_tokens))
-    return (
-        f"{len(tokens)} tokens without an end token ({end_tokens}) or stop string, and "
-        f"sampling.max_new_tokens = {positions}; give the end token too, or set "
-        "sampling.stop and sampling.max_new_tokens to what they were drawn with"
-    )
-
-
 @dataclass(frozen=True)
 class Supplied:
     """The completions in a file, by prompt and pool."""
@@ -236,43 +149,6 @@ class Supplied:
     form: frozenset[str]  # Which of the names `SAME` the lines give.
     lines: Mapping[str, Mapping[str, list[Line]]]  # By prompt and pool.
     unmatched_ids: Sequence[str]  # Ids in the file that no measured prompt has.
-
-    def read(
-        self, prompt_id: str, pool: str, policy: Policy, positions: int
-    ) -> Completions:
-        """Read a prompt's `reference` or `replicate` pool of at most `positions` tokens.
-
-        Log-probabilities are NaN if the file gives none.
-        """
-        lines = self.lines[prompt_id][pool]
-        unpadded = [line.read_tokens(policy, positions) for line in lines]
-        log_probs = [line.policy_log_prob for line in lines]
-        masks = [line.mask for line in lines if line.mask is not None]
-        return Completions.of_each(
-            unpadded, positions, log_probs, policy.ends, masks or None
-        )
-
-    def rewards(self, prompt_id: str, pool: str) -> Floats:
-        """Read the rewards (N,) of a pool."""
-        return np.array([line.read_reward() for line in self.lines[prompt_id][pool]])
-
-    def engine_log_probs(self, prompt_id: str, pool: str, positions: int) -> Floats:
-        """Read the engine's log-probabilities of a pool's tokens, 0 after them, (N, T)."""
-        lines = self.lines[prompt_id][pool]
-        log_probs_NT = np.zeros((len(lines), positions))
-        for log_probs_T, line in zip(log_probs_NT, lines, strict=True):
-            given = line.engine_log_probs if line.engine_log_probs is not None else ()
-            log_probs_T[: len(given)] = given[:positions]
-        return log_probs_NT
-
-    def validate(self, policy: Policy, probe: Probe) -> None:
-        """Read everything once, so that a fault shows before the first measurement."""
-        positions = probe.sampling.max_new_tokens
-        for prompt_id, pools in self.lines.items():
-            for pool in pools:
-                self.read(prompt_id, pool, policy, positions)
-                if probe.reward == "supplied":
-                    self.rewards(prompt_id, pool)
 
     def warnings(self) -> list[str]:
         """List what a reader of the results should know about the file."""
@@ -358,10 +234,14 @@ def _sort(
     return form, lines, list(unmatched_ids)
 
 
-def find_completions(probe: Probe, prompts: Sequence[Prompt], root: Path) -> Supplied:
-    """Read the file of completions that a probe names."""
+def find_completions(
+    probe: Probe, prompts: Sequence[Prompt], root: Path
+) -> Supplied | None:
+    """Read the file of completions that a probe names; None where it names none."""
+    if probe.completions is None:
+        return None
     key = f"completions = {probe.completions}"
-    path = local_path(str(probe.completions), root)
+    path = local_path(probe.completions, root)
     if path is None or not path.is_file():
         raise InputError(f"{key}: no such file; give a JSONL or Parquet file ({STARTS})")
     needed = {pool: getattr(probe.pool, pool) for pool in POOLS}

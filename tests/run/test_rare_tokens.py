@@ -8,11 +8,11 @@ from scipy import stats
 from enumerated import as_completions, enumerate_policy
 from models import draw, random_policy
 from mse_lab.data.streams import uniforms
-from mse_lab.policy import rare_tokens
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.log_probabilities import sequence_log_probs
-from mse_lab.policy.rare_tokens import FACTORS, examine_tokens
 from mse_lab.results.checks import check_rare_tokens
+from mse_lab.run import rare_tokens
+from mse_lab.run.rare_tokens import FACTORS, examine_tokens
 from results.test_checks import top_p
 
 PROMPT = [3, 4, 5, 6]
