@@ -22,6 +22,7 @@ from mse_lab.commands.command_line import (
     load_probes,
     output_folder,
     prepare_early,
+    say_changes,
     share_of,
 )
 from mse_lab.commands.run import in_processes
@@ -103,14 +104,13 @@ def _head(
     advices: list[Advice], runs: list[Path], names: list[str], arguments: Namespace
 ) -> list[Advice]:
     """Say first what has changed since runs were made; in JSON as the first warning."""
-    each = [compare_runs([run], [name]) for run, name in zip(runs, names, strict=True)]
+    changes = compare_runs(runs, names)
     if not arguments.json:
-        for since in each:
-            since.say()
+        say_changes(changes)
         return advices
     return [
-        replace(advice, warnings=(*since.changed, *since.notes, *advice.warnings))
-        for advice, since in zip(advices, each, strict=True)
+        replace(advice, warnings=(*filter(None, each), *advice.warnings))
+        for advice, each in zip(advices, changes, strict=True)
     ]
 
 
@@ -150,8 +150,9 @@ def compare(arguments: Namespace, anew: bool) -> int:
             raise InputError(
                 f"{run}: no finished run; measure it with {COMMAND_PREFIX} advise {name}"
             )
-        if standing != run and (changed := compare_runs([standing], [name]).changed):
-            raise InputError(changed[0])  # As where `advise` would go on with it.
+        [since] = compare_runs([standing], [name])
+        if standing != run and since.changed:
+            raise InputError(since.changed)  # As where `advise` would go on with it.
         runs.append(standing)
         advices.append(_read(standing, probe and name, arguments))
     headed = _head(advices, runs, names, arguments)

@@ -2,7 +2,13 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import Parser, compare_runs, existing_runs, output_folder
+from mse_lab.commands.command_line import (
+    Parser,
+    compare_runs,
+    existing_runs,
+    output_folder,
+    say_changes,
+)
 
 HELP = "the paper's statements, judged by runs"
 
@@ -21,7 +27,7 @@ def execute(arguments: Namespace) -> int:
     folders = existing_runs(arguments.runs)
     runs = [read_run(folder) for folder in folders]
     judged = judge_runs(runs)
-    compare_runs(folders, arguments.runs).say()
+    say_changes(compare_runs(folders, arguments.runs))
     print(claims_screen(judged))
     for run in runs:
         folder = output_folder(run.folder)

@@ -4,14 +4,15 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from mse_lab.console import COMMAND_PREFIX, show_status
+from mse_lab.console import show_status
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.project import EXAMPLES, PROJECT
 
 if TYPE_CHECKING:
     from mse_lab.config.schema import Probe
+    from mse_lab.run.changes import Changes
     from mse_lab.run.processes import Processes
     from mse_lab.run.subject import Subject
 
@@ -49,39 +50,24 @@ def existing_runs(names: Sequence[str]) -> list[Path]:
     return [find_run(name) for name in names]
 
 
-class Since(NamedTuple):
-    """What is known of some runs since they were made."""
-
-    changed: list[str]  # What has changed, a line for each run of which anything has.
-    notes: list[str]  # What is not here to compare.
-
-    def say(self, *, as_json: bool = False) -> None:
-        """Print what has changed first of all; on standard error what was not compared.
-
-        Where standard output is JSON, both go there.
-        """
-        for line in self.notes:
-            print(line, file=sys.stderr)
-        for line in self.changed:
-            print(line, file=sys.stderr if as_json else sys.stdout)
-
-
-def compare_runs(runs: Sequence[Path], names: Sequence[str]) -> Since:
+def compare_runs(runs: Sequence[Path], names: Sequence[str]) -> "list[Changes]":
     """Compare runs with what they were made of; each has a name, maybe its probe's."""
-    from mse_lab.results.folder import ResultsFolder
     from mse_lab.run.changes import find_changes
 
-    since = Since([], [])
-    for run, name in zip(runs, names, strict=True):
-        results = ResultsFolder(run)
-        changes = find_changes(run, [name, results.name], ROOT)
-        made = f"{run} was measured {results.when}"
-        if changes.changed:
-            anew = f"{COMMAND_PREFIX} run with --fresh measures anew"
-            since.changed.append(f"{made}; since then changed: {changes.changed}; {anew}")
-        if changes.unknown:
-            since.notes.append(f"{made}; not compared since: {changes.unknown}")
-    return since
+    return [find_changes(run, name, ROOT) for run, name in zip(runs, names, strict=True)]
+
+
+def say_changes(changes: "Sequence[Changes]", *, as_json: bool = False) -> None:
+    """Print what has changed first of all; on standard error what was not compared.
+
+    Where standard output is JSON, both go there.
+    """
+    for each in changes:
+        if each.unknown:
+            print(each.unknown, file=sys.stderr)
+    for each in changes:
+        if each.changed:
+            print(each.changed, file=sys.stderr if as_json else sys.stdout)
 
 
 def finished_runs(results: Path) -> list[str]:

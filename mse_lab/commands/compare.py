@@ -13,6 +13,7 @@ from mse_lab.commands.command_line import (
     compare_runs,
     completions,
     existing_runs,
+    say_changes,
 )
 from mse_lab.commands.training_options import read_entry
 from mse_lab.console import show_status
@@ -56,7 +57,7 @@ def execute(arguments: Namespace) -> int:
         own = run.setting.completions_per_step if run.setting.given else None
         rows += compare(run, entries, arguments.G, arguments.completions_per_step or own)
     show_status()
-    compare_runs(folders, arguments.runs).say(as_json=arguments.json)
+    say_changes(compare_runs(folders, arguments.runs), as_json=arguments.json)
     if arguments.json:
         print(json.dumps(as_data(rows), indent=2))
     else:

@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import Parser, compare_runs, existing_runs, output_folder
+from mse_lab.commands.command_line import (
+    Parser,
+    compare_runs,
+    existing_runs,
+    output_folder,
+    say_changes,
+)
 from mse_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +76,7 @@ def execute(arguments: Namespace) -> int:
     outputs = [arguments.out] if arguments.out else files
     for output in outputs:
         save_figure(draw, output, dark=arguments.dark)
-    compare_runs(folders, names).say()
+    say_changes(compare_runs(folders, names))
     print(*(f"{output} written" for output in outputs), sep="\n")
     if not arguments.runs:
         print(

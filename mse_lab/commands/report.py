@@ -2,7 +2,13 @@
 
 from argparse import Namespace
 
-from mse_lab.commands.command_line import Parser, compare_runs, existing_runs, output_folder
+from mse_lab.commands.command_line import (
+    Parser,
+    compare_runs,
+    existing_runs,
+    output_folder,
+    say_changes,
+)
 
 HELP = "one page about runs, in HTML"
 
@@ -19,8 +25,8 @@ def execute(arguments: Namespace) -> int:
 
     runs = existing_runs(arguments.runs)
     output = arguments.out or output_folder(runs[0]) / "report.html"
-    since = compare_runs(runs, arguments.runs)
-    write_report(runs, output, since.changed)
-    since.say()
+    changes = compare_runs(runs, arguments.runs)
+    write_report(runs, output, [each.changed for each in changes if each.changed])
+    say_changes(changes)
     print(f"{output} written")
     return 0

@@ -169,7 +169,10 @@ class ResultsFolder:
     def refuse_probe(self, probe: Probe) -> None:
         """Refuse a folder whose run is of another probe, for which no model is needed."""
         if self.is_begun():
-            self._refuse(self.differences(probe))
+            pairs = self.differences(probe).items()
+            self._refuse(
+                ", ".join(f"{key} is {old} there, {new} here" for key, (old, new) in pairs)
+            )
 
     def _refuse(self, difference: str) -> None:
         if difference:
@@ -203,8 +206,8 @@ class ResultsFolder:
             self.write(MARK, dict(identity))
         self.write("config.yaml", dump_probe(probe))
 
-    def differences(self, probe: Probe) -> str:
-        """Say how the folder's configuration differs from a probe; empty if it does not.
+    def differences(self, probe: Probe) -> dict[str, tuple[Any, Any]]:
+        """Give the values of keys in which the folder's configuration and a probe differ.
 
         A key that an older configuration lacks counts as its default. The training, and
         before tables are made the population, may differ.
@@ -214,11 +217,11 @@ class ResultsFolder:
             written = parse_probe(written, str(self.path)).model_dump(mode="json")
         old, new = flatten(written), flatten(probe.model_dump(mode="json"))
         free = ("training", *["prompts.population"][self.has_tables() :])
-        return ", ".join(
-            f"{key} is {old.get(key)} there, {new.get(key)} here"
+        return {
+            key: (old.get(key), new.get(key))
             for key in {**old, **new}
             if old.get(key) != new.get(key) and not key.startswith(free)
-        )
+        }
 
     def is_complete(self) -> bool:
         """Whether the run is finished, and its raw results are there."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mse_lab.config.probe_files import load_probe, probe_file
 from mse_lab.config.schema import Model, Probe
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.identity import (
     UNKNOWN_IDENTITY,
     identify_checkpoint,
@@ -32,7 +33,7 @@ Identity = Mapping[str, str]
 
 
 class Changes(NamedTuple):
-    """What of a run is not as it was, and what is not here to compare."""
+    """What of a run is not as it was, and what is not here to compare, each in a line."""
 
     changed: str  # Empty where all that was compared is as it was.
     unknown: str  # Empty where all was compared.
@@ -98,36 +99,52 @@ def _read_part(part: str, probe: Probe, root: Path) -> str | None:
     return ""
 
 
-def _compare_settings(results: ResultsFolder, names: list[str], root: Path) -> Changes:
-    """Compare the settings with those of the first probe that one of these names finds."""
+def _compare_settings(results: ResultsFolder, names: list[str], root: Path) -> str | None:
+    """Compare the settings with those of the first probe that one of these names finds.
+
+    Whether that file was changed since, or the run was made with other settings than it
+    has, is not known. None without a probe.
+    """
     for name in names:
         with suppress(InputError):
             path = probe_file(name, root)
-            settings = results.differences(load_probe(path))
-            return Changes(f"{path} ({settings})" if settings else "", "")
-    return Changes("", "its probe")
+            pairs = results.differences(load_probe(path)).items()
+            listed = ", ".join(f"{key} = {was}, there {now}" for key, (was, now) in pairs)
+            return listed and f"settings other than in {path}: {listed}"
+    return None
 
 
-def find_changes(folder: Path, names: list[str], root: Path) -> Changes:
+def _compare_parts(results: ResultsFolder, root: Path) -> tuple[list[str], list[str]]:
+    """Name the parts of a run's identity that are others now, and those not here."""
+    written = {part: was for part, was in results.read(MARK, {}).items() if was}
+    if not written:
+        return [], ["model", "set of prompts"]
+    probe = read_probe(results.path)
+    now = {part: _read_part(part, probe, root) for part in written}
+    changed = [part for part, found in now.items() if found and found != written[part]]
+    return changed, [part for part, found in now.items() if found == ""]
+
+
+def find_changes(folder: Path, name: str, root: Path) -> Changes:
     """Compare what a run in a folder was made of with what is there now.
 
-    Its probe is looked for by these names.
+    Its probe is looked for by the name that the user has given, and by the run's own.
     """
     results = ResultsFolder(folder)
     if not (results.has("config.yaml") or results.has(MARK)):
         return Changes("", "")  # Tables that no run has written here.
+    made = f"{folder} was measured {results.when}"
     try:
-        probe = read_probe(folder)
+        read_probe(folder)
     except InputError:
-        return Changes("", "anything, for want of a config.yaml that can be read")
-    settings = _compare_settings(results, names, root)
-    written = {part: was for part, was in results.read(MARK, {}).items() if was}
-    now = {part: _read_part(part, probe, root) for part in written}
-    changed = [part for part, found in now.items() if found and found != written[part]]
-    unknown = [part for part, found in now.items() if found == ""]
-    if not written:
-        unknown = ["model", "set of prompts"]
+        return Changes("", f"{made}; not compared since: it has no sound config.yaml")
+    settings = _compare_settings(results, [name, results.name], root)
+    parts, unknown = _compare_parts(results, root)
+    said = [f"since then changed: {', '.join(parts)}"] if parts else []
+    said += [settings] if settings else []
+    unknown = unknown if settings is not None else ["its probe", *unknown]
+    anew = f"{COMMAND_PREFIX} run with --fresh measures anew"
     return Changes(
-        ", ".join(filter(None, [settings.changed, *changed])),
-        ", ".join(filter(None, [settings.unknown, *unknown])),
+        "; ".join([made, *said, anew]) if said else "",
+        f"{made}; not compared since: {', '.join(unknown)}" if unknown else "",
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 def _miss(text: str, prompt: Mapping[str, Any]) -> int | None:
     """How far the last integer of a text is from the answer; None without one."""
-    numbers = re.findall(r"[-+]?\d{1,9}", text)
-    return int(numbers[-1]) - int(prompt["answer"]) if numbers else None
+    found = re.findall(r"[-+]?\d{1,9}", text)
+    return int(found[-1]) - int(prompt["answer"]) if found else None
 
 
 def within_two(text: str, prompt: Mapping[str, Any]) -> float:

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 import run_mse
+from mse_lab.project import PROJECT
+from mse_lab.run.changes import find_changes
 
 REWARD = "def reward(text, row):\n    return len(text) % {}\n"
 READERS = ["advise", "claims", "figure", "report"]
@@ -49,18 +51,18 @@ def change_reward(folder):
 CHANGES = {
     "settings": (
         lambda folder: edit(folder / "small.yaml", b"reference: 64", b"reference: 16"),
-        "small.yaml (pool.reference is 64 there, 16 here)",
+        "settings other than in small.yaml: pool.reference = 64, there 16",
     ),
-    "weights": (change_weights, "model"),
+    "weights": (change_weights, "since then changed: model"),
     "tokenizer": (
         lambda folder: edit(folder / "model/tokenizer.json", b"{", b"{ "),
-        "model",
+        "since then changed: model",
     ),
     "prompts": (
         lambda folder: edit(folder / "prompts.jsonl", b"digits", b"letters"),
-        "set of prompts",
+        "since then changed: set of prompts",
     ),
-    "reward": (change_reward, "reward"),
+    "reward": (change_reward, "since then changed: reward"),
 }
 
 
@@ -76,16 +78,15 @@ def test_what_has_changed_is_the_first_line(what, made, capsys):
     change, said = CHANGES[what]
     for command in READERS:
         shown = put(command, capsys)
-        assert "since then changed" not in shown.out
-        assert "not compared" not in shown.err
+        assert "was measured" not in shown.out + shown.err
     change(made)
     for command in READERS:
         first = put(command, capsys).out.splitlines()[0]
         assert first.startswith("results/small was measured on 20")
-        assert f"; since then changed: {said}; " in first
-    assert f"since then changed: {said}" in (made / "results/small/report.html").read_text()
+        assert f"; {said}; " in first
+    assert said in (made / "results/small/report.html").read_text()
     warnings = json.loads(put("advise", capsys, "--json").out)["warnings"]
-    assert f"; since then changed: {said}; " in warnings[0]
+    assert f"; {said}; " in warnings[0]
     kept = json.loads((made / "results/small/advice.json").read_text())
     assert not any("since then" in warning for warning in kept["warnings"])
 
@@ -101,6 +102,24 @@ def test_what_is_not_here_is_not_compared(made, capsys):
         assert "since then changed" not in shown.out
         [note] = [line for line in shown.err.splitlines() if "not compared since: " in line]
         assert note.endswith(": its probe, model, set of prompts, reward")
+
+
+def test_no_committed_run_is_said_to_have_changed():
+    """Their probes, prompts and rewards are here; of the pretrained model no weights."""
+    results = PROJECT / "results"
+    runs = [mark.parent for mark in results.rglob("checkpoint.json")]
+    assert len(runs) > 10
+    for run in runs:
+        changes = find_changes(run, run.relative_to(results).as_posix(), PROJECT)
+        assert changes.changed == ""
+        assert ("not compared since: model" in changes.unknown) is ("smollm2" in str(run))
+
+
+def test_settings_of_set_are_named_not_called_changed(made, capsys):
+    assert run_mse.main(["run", "small.yaml", "--set", "seed=7", "--out", "o"]) == 0
+    first = put("claims", capsys, name="o/small").out.splitlines()[0]
+    assert "; settings other than in small.yaml: seed = 7, there 0; " in first
+    assert "changed" not in first
 
 
 def test_an_advice_of_another_model_is_not_reused(made, write_probe, capsys):
