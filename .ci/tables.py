@@ -349,6 +349,20 @@ def training_in_short() -> Iterable[Row]:
 
 
 @table
+def speed() -> Iterable[Row]:
+    """Give this tool's time beside both loops, and scoring's beside a plain pass."""
+    scoring = read("speed/scoring.csv").groupby(["model", "tokens"]).plain_pass.max()
+    for row in read("speed/runs.csv").itertuples():
+        plain = scoring.get((row.model, row.tokens))
+        yield {
+            "model, prompt + completion tokens": f"{row.model}, {row.tokens}",
+            "obvious loop / this run": f"{row.obvious:.1f}",
+            "loop that shares completions / this run": f"{row.shared:.1f}",
+            "scoring / plain pass": "" if plain is None else f"{plain:.2f}",
+        }
+
+
+@table
 def premise_of_allocation() -> Iterable[Row]:
     """Hold each prompt's gradient variance against p(1-p), which allocations take it for.
 
