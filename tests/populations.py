@@ -12,7 +12,6 @@ from mse_lab.config.training import DEFAULT
 from mse_lab.mse.constants import Constants, find_constants
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.laws import LAWS
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
 from simulated import Design, analysed, make_design
@@ -155,23 +154,3 @@ class KnownTable(PromptTable):
 
     def knows_c1(self, level):
         return self.constants.c1.item() > 0
-
-
-def exact(design):
-    """c1, ||g||^2 and the mean over prompts of an estimator's law."""
-    mean = design.gradient_PD.mean(0)
-    return float(((design.gradient_PD - mean) ** 2).sum(-1).mean()), float(mean @ mean)
-
-
-def exact_mse(design, name, size, budget=1024):
-    """MSE of N/G random prompts: the prompts' spread and the law of each, over N/G."""
-    per_prompt = exact(design)[0] + LAWS[name](design.moments(), size).mean()
-    return float(per_prompt * size / budget)
-
-
-def brute_force(design):
-    return min(range(2, 257), key=lambda size: exact_mse(design, "grpo", size))
-
-
-def exact_best(design):
-    return 1 + math.sqrt(design.moments().zeta.mean() / exact(design)[0])

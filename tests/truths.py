@@ -170,6 +170,11 @@ class Truth:
             within=(second_P - norms2).mean(),
         )
 
+    @property
+    def best_size(self) -> float:
+        """G*, which costs GRPO-type the least."""
+        return float(1 + math.sqrt((self.constants.c3 / self.constants.c1).item()))
+
     def cost(self, size: float, name: str = "grpo") -> float:
         """N x MSE."""
         return float(mse_times_budget(name, self.constants, size).item())
@@ -297,8 +302,7 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
             share /= base.cost(row.completions_per_step).item()
             at = f"at N = {row.completions_per_step}"
             yield Answer("progress", at, row.progress, share)
-    size = 1 + math.sqrt(constants.c3.item() / constants.c1.item())
-    yield Answer("G*", "", advice.best, size)
+    yield Answer("G*", "", advice.best, truth.best_size)
     gain = constants.vanilla.item() - constants.c2.item()
     beats = math.floor(1 + constants.c3.item() / gain) + 1 if gain > 0 else math.inf
     yield Answer("beats vanilla from", "", advice.beats_vanilla_from, beats)
@@ -337,7 +341,7 @@ def _stated(claim, own: Truth, whole: Truth) -> float:
     if about in limits:
         return float(moments.trace_oracle.sum() / limits[about])
     if about is s.BEST and claim.group_size is None:
-        return float(1 + (whole.constants.c3.item() / whole.constants.c1.item()) ** 0.5)
+        return whole.best_size
     if about not in BASES or claim.number.label != f"GRPO-type/{BASES[about]}":
         return math.nan
     if claim.group_size is None:

@@ -1,18 +1,16 @@
-"""On which side of vanilla a run is: all answers against brute force, on others' policies.
+"""On which side of vanilla a run is: all answers against its prompts' exact moments.
 
-Of six policies unlike one another the whole ordering is known by enumeration, three on each
-side of the line. Pools are drawn from them; the verdicts must be those of the enumeration,
-each policy's being apart by more than its interval is wide.
+What the moments say of groups is enumerated in `mse/test_regime.py`, and the paper's
+statements are held against the same runs in `test_statements.py`.
 """
 
 import math
-from functools import cache
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from makers import MAKERS, brute_force, make
-from mse_lab.answers.statement_numbers import judge_run
+from claimed_runs import DESIGNS, draw
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_samples import count_carriers
@@ -26,45 +24,38 @@ from mse_lab.mse.regime import (
 from mse_lab.report.phase_diagram import as_dots
 from simulated import Design, analysed, make_design, with_rewards
 
-SIZE, SIZES = 3, (4, 8, 16)
+KINDS, SIZES = ("fair", "quiet", "loud", "easy"), (4, 8, 16)
 
 
-@cache
-def measured(name):
-    """A run on a policy, as anybody's pools."""
-    pools = make(name).draw(np.random.default_rng(5), 1024, 8, max(SIZES))
-    return analysed(pools, SIZES, name)
+def gain_of(kind):
+    """The oracle's gain on vanilla, by the exact moments."""
+    return oracle_gain(DESIGNS[kind].moments()).sum()
 
 
-def vanilla_is_worse(name):
-    """Whether it is than the oracle, by all groups of three."""
-    return brute_force(name, "vanilla", SIZE) > brute_force(name, "oracle", SIZE)
+def crossing(kind):
+    """The group size above which GRPO-type is better than vanilla, by the same."""
+    gain = gain_of(kind)
+    return 1 + DESIGNS[kind].moments().zeta.sum() / gain if gain > 0 else math.inf
 
 
-def crossing(name):
-    """The group size above which GRPO-type is better, by the exact moments."""
-    moments = make(name).moments()
-    gain = oracle_gain(moments).sum()
-    return 1 + moments.zeta.sum() / gain if gain > 0 else math.inf
+def test_the_runs_are_on_both_sides():
+    assert {gain_of(kind) > 0 for kind in KINDS} == {True, False}
+    assert {math.isinf(crossing(kind)) for kind in KINDS} == {True, False}
 
 
-def test_the_policies_are_on_both_sides():
-    assert sum(map(vanilla_is_worse, MAKERS)) == len(MAKERS) / 2
-    for name in MAKERS:
-        better = brute_force(name, "grpo", SIZE) < brute_force(name, "vanilla", SIZE)
-        assert better == (crossing(name) < SIZE)
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_advice_knows_the_side_and_the_crossing(name):
-    found = measured(name).advise()
-    regime, exact = found.regime, crossing(name)
-    assert regime.side == ("above" if vanilla_is_worse(name) else "below")
+@pytest.mark.parametrize("kind", KINDS)
+def test_advice_and_the_phase_diagram_know_the_side_and_the_crossing(kind):
+    run = draw(kind)
+    found, exact, worse = run.advise(), crossing(kind), gain_of(kind) > 0
+    regime = found.regime
+    assert regime.side == ("above" if worse else "below")
     low, high = found.beats_vanilla_from[1:]
     assert math.isinf(low) == math.isinf(exact)
     assert low <= math.floor(exact) + 1 <= high if math.isfinite(exact) else high == low
-    assert (regime.rho.low > regime.line) == (regime.side == "above")
-    assert (regime.rho.high < regime.line) == (regime.side == "below")
+    assert (regime.rho.low > regime.line) == worse
+    assert (regime.rho.high < regime.line) == (not worse)
+    dots = as_dots(kind, run.prompts, run.moments)
+    assert (dots.gain_shares.sum() > 0) == worse
 
 
 def test_few_prompts_that_decide_widen_the_interval():
@@ -78,24 +69,6 @@ def test_few_prompts_that_decide_widen_the_interval():
     assert regime(math.inf).rho == regime(carriers).rho
     few, many = (regime(most).rho for most in (carriers / 2, carriers))
     assert few.low < many.low < many.high < few.high
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_claims_decide_for_the_same_side(name):
-    claims = {
-        one.statement: one for one in judge_run(measured(name)) if one.group_size is None
-    }
-    vanilla = claims["Corollary 5 (vanilla)"].verdict
-    assert (vanilla == "holds") == vanilla_is_worse(name)
-    assert vanilla in {"holds", "fails", "outside its assumptions"}
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_the_phase_diagram_has_it_on_the_same_side(name):
-    run = measured(name)
-    dots = as_dots(name, run.prompts, run.moments)
-    assert dots.binary
-    assert (dots.gain_shares.sum() > 0) == vanilla_is_worse(name)
 
 
 def test_the_place_by_hand():
@@ -113,12 +86,15 @@ def test_the_place_by_hand():
 
 def test_rewards_that_are_not_0_and_1_have_b_and_no_rho():
     """Of rewards moved by a constant V and b* move by it, too."""
-    moved = with_rewards(measured("many wrong answers").pools, lambda one: one + 3)
+    moved = with_rewards(draw("fair").pools, lambda one: one + 3)
+    design = DESIGNS["fair"]
+    exact = replace(design, reward_PC=design.reward_PC + 3).moments()
     found = analysed(moved, SIZES).advise().regime
     assert not found.binary
     assert np.isnan([*found.rho, found.line]).all()
     assert found.side == "above"
-    assert found.best_baseline.value == pytest.approx(3 + 0.2, abs=0.05)
+    place = aggregate_place(exact)
+    assert found.best_baseline.value == pytest.approx(place.best_baseline, abs=0.02)
 
 
 def test_the_interval_covers_over_random_prompts():
@@ -145,7 +121,7 @@ def test_nothing_that_is_ever_right_has_no_place():
 
 
 def test_the_line_is_that_of_the_aggregate_s_value():
-    found = measured("one wrong answer").advise().regime
+    found = draw("fair").advise().regime
     assert found.line == pytest.approx((1 - found.value) / (2 - found.value))
     [rho] = norm_ratio(np.array([found.best_baseline.value]), np.array([found.value]))
     assert found.rho.value == pytest.approx(rho)
@@ -162,7 +138,7 @@ def test_a_side_is_told_by_the_interval_not_the_value(ends, side):
 
 
 def test_the_interval_of_the_baseline_is_capped_and_of_a_positive_number():
-    moments = make("many wrong answers").moments()
+    moments = DESIGNS["fair"].moments()
     regimes = (find_regime(moments, True, 0.95, most) for most in (2, math.inf))
     wide, narrow = (one.best_baseline for one in regimes)
     assert wide.high / wide.low > 1.01 * narrow.high / narrow.low

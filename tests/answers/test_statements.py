@@ -24,13 +24,13 @@ from claimed_runs import (
     take,
     wholes,
 )
-from makers import MAKERS, make
 from mse_lab.answers import statement_numbers as e
 from mse_lab.answers import statements as s
 from mse_lab.answers.claims import judge
 from mse_lab.errors import InputError
 from mse_lab.estimators.baselines import centred, grpo, vanilla
 from mse_lab.formatting import number
+from populations import scaled
 from simulated import Design, analysed
 from simulated import make_design as make_plain
 
@@ -96,10 +96,10 @@ def test_every_statement_about_one_run_has_a_control():
     assert [about for about, *_ in CONTROLS] == [*judged("fair")]
 
 
-@pytest.mark.parametrize("name", [*MAKERS, "fair", "quiet", "loud", "easy"])
+@pytest.mark.parametrize("name", DESIGNS)
 def test_no_verdict_is_against_the_truth_of_an_enumerated_policy(name):
     """Of each statement and group size; seeds are fixed, the level is 0.99."""
-    design = make(name) if name in MAKERS else DESIGNS[name]
+    design = DESIGNS[name]
     pools = design.draw(np.random.default_rng(5), 1024, 4, 64)
     run = evidence_of(name, pools, (4, 8, 32, 64), level=LEVEL)
     for claim in e.judge_run(run):
@@ -180,17 +180,13 @@ def test_the_fitted_line_is_unbiased_and_its_intervals_cover(reference):
         assert ((low < 1) & (high > 1)).sum() >= 32
 
 
-def unlike_prompts():
-    """Make 40 prompts of which three have nearly all the noise."""
-    design = make_plain(np.random.default_rng(0), 40)
-    scale = np.where(np.arange(40) < 3, 1.0, 0.05)
-    return replace(design, score_PCD=design.score_PCD * scale[:, None, None])
-
-
 FEW = {
     "three prompts": take(DESIGNS["fair"], 3),
     "alike": take(DESIGNS["fair"], 30),
-    "unlike": unlike_prompts(),
+    # Three of 40 have nearly all the noise.
+    "unlike": scaled(
+        make_plain(np.random.default_rng(0), 40), np.where(np.arange(40) < 3, 1.0, 0.05)
+    ),
 }
 
 

@@ -1,27 +1,19 @@
 """The best affine baseline: against a search, by hand, on prompts left out, on runs."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-import yaml
 from scipy import optimize
 
 from designs import VERDICTS
-from mse_lab.config.probe_files import parse_probe
-from mse_lab.mse.baseline import fit_at, fit_baseline
+from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.decomposition import without_diagonal
-from mse_lab.mse.loss import Aim, find_aims
+from mse_lab.mse.loss import find_aims
 from mse_lab.mse.progress import ratio_of_costs
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
-from mse_lab.results.tables import restore_moments
 from populations import ExactTable, choose, population, table_of
-
-RESULTS = Path(__file__).parents[2] / "results"
 
 
 def noise_at(table, alpha, part, size):
@@ -177,49 +169,3 @@ def test_where_few_prompts_carry_it_no_saving_is_made_up(name, size):
     assert made_up <= 10
     if name in HARD:
         assert sum(ratio.low <= truth <= ratio.high for ratio, truth in drawn) >= 180
-
-
-# Cost over GRPO-type at G = 8 of the constant at G = 1, and its alpha; of the affine
-# baseline at G = 2 and 8; of the oracle at G = 8.
-COMMITTED = {
-    "smollm2/base": (0.58, 0.27, 0.61, 0.91, 0.92),
-    "smollm2/icl": (0.23, 0.24, 0.32, 0.84, 0.96),
-    "smollm2/instruct": (0.76, 0.07, 0.76, 0.80, 0.84),
-    "smollm2/words-base": (0.91, 0.12, 0.91, 0.92, 0.89),
-    "smollm2/words-icl": (0.91, 0.22, 0.89, 0.90, 0.87),
-    "smollm2/words-instruct": (1.03, 0.23, 0.98, 0.91, 0.88),
-    "tiny/base": (0.30, 0.12, 0.35, 0.66, 0.90),
-    "tiny/instruct": (0.38, 0.24, 0.43, 0.72, 0.92),
-    "tiny/icl": (0.29, 0.24, 0.35, 0.70, 0.95),
-    "worked/base": (0.27, 0.10, 0.32, 0.57, 0.90),
-    "worked/instruct": (0.22, 0.13, 0.28, 0.61, 0.93),
-    "worked/icl": (0.14, 0.10, 0.18, 0.44, 0.95),
-    "lenient/base": (0.75, 0.69, 0.77, 0.90, 0.91),
-    "lenient/instruct": (0.87, 0.87, 0.87, 0.92, 0.96),
-    "lenient/icl": (0.89, 0.92, 0.89, 0.94, 0.97),
-}
-
-
-def table_of_run(name):
-    """A run by its tables alone: moments from `prompts.csv`, c1 from `advice.json`."""
-    folder = RESULTS / name
-    probe = parse_probe(yaml.safe_load((folder / "config.yaml").read_text()), name)
-    table = pd.read_csv(folder / "prompts.csv")
-    moments = restore_moments(table, probe.pool.reference)
-    c1 = json.loads((folder / "advice.json").read_text())["c1"]["value"]
-    apart_PP = (moments.gradient2.mean() - c1) * (1 - np.eye(len(table)))
-    return PromptTable(moments, apart_PP, np.zeros(len(table)), binary=True)
-
-
-@pytest.mark.parametrize("name", COMMITTED)
-def test_committed_runs_are_worth_what_the_page_says(name):
-    table = table_of_run(name)
-    fitted = [fit_at(table, size) for size in (1, 2, 8)]
-    base, oracle = (
-        Aim.of_unbiased(table.samples, one, 8).noise[0] for one in ("grpo", "oracle")
-    )
-    alone, two, eight = (one.aim.noise[0] / base for one in fitted)
-    found = (alone, fitted[0].alpha, two, eight, oracle / base)
-    assert found == pytest.approx(COMMITTED[name], abs=0.011)
-    best = fit_baseline(table, (1, 2, 8))
-    assert best.aim.noise[0] == min(one.aim.noise[0] for one in fitted)

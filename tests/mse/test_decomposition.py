@@ -8,31 +8,6 @@ import pytest
 from mse_lab.mse.decomposition import Between, decompose
 
 
-def test_hand_values():
-    """With u = (2, 0), g = (1, 1), variance 3: bias^2 = 1 + 1, MSE 5, E||g_hat||^2 = 7."""
-    parts = decompose(np.array(5.0), np.array(4.0), np.array(2.0), np.array(2.0))
-    assert parts.bias2 == 2
-    assert parts.variance == 3
-    assert parts.slope == 1
-    np.testing.assert_allclose(parts.cosine, 2 / np.sqrt(8))
-    np.testing.assert_allclose(parts.scale_free_mse, 2 - 4 / 7)
-
-
-def test_scale_free_mse_does_not_change_with_the_scale():
-    """The estimate a g_hat has u -> a u, and the same scale-free MSE, by its definition."""
-    inner, mean2, norm2, second = 2.0, 4.0, 2.0, 7.0
-    found = [
-        decompose(
-            *map(
-                np.array,
-                (a**2 * second - 2 * a * inner + norm2, a**2 * mean2, a * inner, norm2),
-            )
-        ).scale_free_mse
-        for a in (0.1, 1.0, 30.0)
-    ]
-    np.testing.assert_allclose(found, found[0], rtol=1e-12)
-
-
 def test_without_a_positive_norm_nothing_divides_by_it():
     parts = decompose(*map(np.array, (1.0, 0.0, 0.0, -0.1)))
     assert np.isnan([parts.slope, parts.cosine, parts.scale_free_mse]).all()
@@ -56,12 +31,3 @@ def test_noise_between_prompts_is_that_of_the_references():
         for x, y in permutations(range(3), 2)
     )
     assert found == pytest.approx(expected)
-
-
-def test_the_scale_free_mse_grows_with_the_mse_as_is_said():
-    mse, others = 5.0, (np.array(4.5), np.array(1.5), np.array(2.0))
-    below, above = (decompose(np.array(mse + h), *others) for h in (-1e-4, 1e-4))
-    slope = (above.scale_free_mse - below.scale_free_mse) / 2e-4
-    assert decompose(np.array(mse), *others).scale_free_growth == pytest.approx(
-        slope, rel=1e-6
-    )

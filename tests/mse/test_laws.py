@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from enumerated import random_enumerated
 from every_estimator import EVERY
@@ -88,20 +87,6 @@ def test_certain_prompts_need_no_limit(name, value):
     np.testing.assert_allclose(law.second[0], expected, atol=1e-12)
 
 
-def test_many_values_give_what_each_gives_alone():
-    """The binomial is evaluated once for each value that occurs, whatever their order."""
-    values = np.random.default_rng(0).integers(0, 9, size=(50, 4)) / 8
-    ones = np.ones_like(values)
-    arrays = (ones, 0.3 * values, 0.3 * values, values, values * (1 - values), 0.01 * ones)
-    for entry in ("grpo-std", "maxrl", {"name": "pass-at-k", "k": 4}):
-        law = find_law(find_estimator(entry), 64, binary=True)
-        together = law(Moments(*arrays))
-        for place in np.ndindex(values.shape):
-            alone = law(Moments(*(array[place][None] for array in arrays)))
-            np.testing.assert_allclose(together.second[place], alone.second[0], rtol=1e-9)
-            np.testing.assert_allclose(together.slope[place], alone.slope[0], rtol=1e-9)
-
-
 def test_no_law_where_there_is_none():
     assert find_law(ESTIMATORS["opo"], 4, binary=True) is None
     assert find_law(ESTIMATORS["global-mean"], 4, binary=True) is None
@@ -109,36 +94,3 @@ def test_no_law_where_there_is_none():
     assert find_law(ESTIMATORS["centred"], 4, binary=False) is not None
     lengths = find_estimator({"name": "grpo-std", "length": "sequence"})
     assert find_law(lengths, 4, binary=True) is None
-
-
-@pytest.mark.parametrize("name", WITH_LAW)
-def test_laws_at_estimated_values_have_no_bias(name):
-    """Over all counts of right completions in two halves of 5, exactly the law at V.
-
-    Given the counts <r_A, r_B> and rbar have k_A k_B and (k_A + k_B)/2 in the place of
-    p^2 (1-p)^2 and p (1-p), with k = c (n-c) / (n (n-1)) of a half.
-    """
-    size, half, p = 4, 5, 0.23
-    law = find_law(EVERY[name], size, binary=True)
-    truth = Moments(*np.array([[2.0], [0.3], [0.3], [p], [p * (1 - p)], [0.7]]))
-    counts = np.indices((half + 1, half + 1)).reshape(2, -1)
-    chance = stats.binom.pmf(counts, half, p).prod(0)
-    k = counts * (half - counts) / (half * (half - 1))
-    product, mean = k.prod(0) / (p * (1 - p)) ** 2, k.mean(0) / (p * (1 - p))
-    value = counts.mean(0) / half
-    drawn = Moments(
-        norm2=np.full_like(value, 2.0),
-        reward_norm2=np.full_like(value, 0.3),
-        reward2_norm2=np.full_like(value, 0.3),
-        value=value,
-        variance=2 * half / (2 * half - 1) * value * (1 - value),
-        gradient2=0.7 * product,
-        value_variance=value * (1 - value) / (2 * half - 1),
-        value_trials=2 * half,
-    )
-    exact, found = law(truth), law(drawn)
-    assert chance @ found.second == pytest.approx(exact.second.item(), rel=1e-9)
-    assert chance @ (found.slope * mean) == pytest.approx(exact.slope.item(), rel=1e-9)
-    own = chance @ (found.slope_alone * product)
-    assert own == pytest.approx(exact.slope_alone.item(), rel=1e-9)
-    assert exact.slope_alone == exact.slope

@@ -20,7 +20,7 @@ from mse_lab.mse.one_pool import (
     gradient_weights,
     sample_moments,
 )
-from simulated import make_design, make_sample
+from simulated import make_sample
 
 PROBABILITY_C = np.array([0.2, 0.3, 0.1, 0.4])
 REWARDS = {
@@ -216,29 +216,10 @@ def test_the_noise_of_a_squared_gradient_where_there_is_none(most):
     assert np.mean(noise2) == pytest.approx(np.var(found), rel=0.15)
 
 
-def test_kernels_agree_with_the_two_halves_of_a_reference():
-    """4,096 and 512 completions: of 20 prompts within four standard errors."""
-    rng = np.random.default_rng(0)
-    design = make_design(rng, 20)
-    pools = design.draw(rng, 4096, 64, 64)
-    found = [norm2_of(one) for one in design.sample(rng, 512)]
-    apart = np.array(found) - pools.reference_product_P
-    assert abs(apart.mean()) < 4 * apart.std(ddof=1) / np.sqrt(20)
-    assert apart.std() < 0.2 * pools.reference_product_P.std()
-
-
 def test_three_completions_are_too_few():
     sample = make_sample(np.array([1.0, 0, 0]), np.eye(3), np.arange(3))
     with pytest.raises(ValueError, match="3 completions: give 4"):
         moments_of(sample)
-
-
-def test_weights_of_all_completions_are_those_of_leave_one_out():
-    """(Z_i - mean of the others) / N."""
-    rewards = np.random.default_rng(0).standard_normal(7)
-    others = (rewards.sum() - rewards) / 6
-    weights = gradient_weights(rewards, np.arange(7))
-    np.testing.assert_allclose(weights, (rewards - others) / 7)
 
 
 def test_scored_completions_stand_for_those_that_were_not():

@@ -37,16 +37,6 @@ def without(pools, prompt):
     return replace(pools, **kept)
 
 
-def test_spread_between_prompts_by_hand():
-    """c1 over all pairs of different prompts, ||g||^2 from every completion."""
-    pools = make_pools(3, reference=16)
-    own = gradient2_of_all(pools).mean()
-    pairs = [pools.between_PP[x, y] for x in range(3) for y in range(3) if x != y]
-    found = table_of(pools).constants
-    assert found.c1[0] == pytest.approx(own - np.mean(pairs))
-    assert found.gradient2[0] == pytest.approx(np.mean(pairs))
-
-
 def test_one_baseline_for_all_prompts_by_hand():
     """E[(Z - b)^2 ||W||^2] - ||g||^2 with b the mean of V over the prompts."""
     pools = make_pools(3)

@@ -1,7 +1,6 @@
 """Samples: constants of a population from few completions of each of its prompts."""
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -102,23 +101,6 @@ def test_products_between_blocks_gain():
         mean, square = expected(pools, squares)
         spread.append(square - mean**2)
     assert spread[1] < 0.5 * spread[0]
-
-
-def test_constants_by_hand():
-    """c1 by all pairs of different prompts; one prompt has two blocks."""
-    rng = np.random.default_rng(0)
-    design = choose(population(rng), [0, 1, 2])
-    first, second = design.sample(rng, 8), design.sample(rng, 8)
-    samples = Samples.of([first[0], first[1], (first[2], second[2])])
-    gradients = [first[0].gradient_D, first[1].gradient_D]
-    gradients.append((first[2].gradient_D + second[2].gradient_D) / 2)
-    pairs = [one @ other for one, other in combinations(gradients, 2)]
-    found, moments = table_of(samples).constants, samples.moments
-    assert found.gradient2[0] == pytest.approx(np.mean(pairs))
-    assert found.c1[0] == pytest.approx(moments.gradient2.mean() - np.mean(pairs))
-    assert found.c2[0] == pytest.approx(moments.trace_oracle.mean())
-    assert found.c3[0] == pytest.approx(moments.zeta.mean())
-    assert (samples.completions, samples.differentiated) == (32, 32)
 
 
 def test_c1_is_known_where_it_is_not_zero():

@@ -11,7 +11,8 @@ from mse.test_bounds import regrets
 from mse_lab.mse.bounds import bound_ratios, fewest_seen
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.two_stage import half_by_half, halves_of_samples, noises_of
-from populations import choose, exact, exact_best, population, table_of
+from populations import choose, population, table_of
+from truths import Truth
 
 LEVEL, SET = 0.95, 24
 
@@ -107,9 +108,9 @@ def covered(draw, truths, runs=40):
 @pytest.mark.parametrize("how", ["all", "half of them", "by a finished run"])
 def test_intervals_hold_for_the_set(design, how):
     """Of 40 at least 33 each: at 95% fewer are as rare as 1 in 2,000."""
-    rng, moments = np.random.default_rng(3), design.moments()
-    truths = {"c1": exact(design)[0], "c2": moments.trace_oracle.mean()}
-    truths |= {"c3": moments.zeta.mean(), "G*": exact_best(design)}
+    rng, truth = np.random.default_rng(3), Truth(design)
+    truths = {name: getattr(truth.constants, name).item() for name in ("c1", "c2", "c3")}
+    truths["G*"] = truth.best_size
     draw = {
         "all": lambda: drawn(design, rng, SET, blocks=4),
         "half of them": lambda: drawn(design, rng, SET // 2),
@@ -126,13 +127,7 @@ def test_bounds_of_a_set_are_true_and_narrow(design):
 
     Each is false in 1% of runs: of 60 more than three are as rare as 1 in 300.
     """
-    moments, between = design.moments(), exact(design)[0]
-    cost = {
-        size: between * size
-        + moments.trace_oracle.mean()
-        + moments.zeta.mean() / (size - 1)
-        for size in (2, 3, 4, 6, 8, 16)
-    }
+    cost = {size: Truth(design).cost(size) for size in (2, 3, 4, 6, 8, 16)}
     rng, false = np.random.default_rng(5), 0
     for _ in range(10):
         samples = drawn(design, rng, SET, blocks=8)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import huggingface_hub
 import numpy as np
-import pandas as pd
 import pytest
 
 from enumerated import plain_score
@@ -213,14 +212,3 @@ def test_one_line_says_which_model_to_download(refused):
 def test_lenient_rewards(text, answer, near, even):
     assert within_two(text, {"answer": answer}) == near
     assert parity(text, {"answer": answer}) == even
-
-
-def test_the_committed_grid_of_phases_agrees_with_its_line():
-    """A configuration is above b* = V/2, and rho above its line, where vanilla is worse."""
-    table = pd.read_csv(ROOT / "results/phase/table.csv")
-    assert len(table) == 24
-    worse, value = table["vanilla_to_oracle"] > 1, table["value"]
-    assert (worse == (table["best_baseline"] > value / 2)).all()
-    assert (worse == (table["rho"] > (1 - value) / (2 - value))).all()
-    assert (worse == np.isfinite(table["grpo_better_above"])).all()
-    assert set(worse[table["temperature"] == 1]) == {True, False}
