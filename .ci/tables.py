@@ -7,6 +7,7 @@ of that name gives its rows. `--check` writes nothing, and fails where a page di
 """
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -359,6 +360,47 @@ def speed() -> Iterable[Row]:
             "obvious loop / this run": f"{row.obvious:.1f}",
             "loop that shares completions / this run": f"{row.shared:.1f}",
             "scoring / plain pass": "" if plain is None else f"{plain:.2f}",
+        }
+
+
+@table
+def verdicts() -> Iterable[Row]:
+    """Give how often verdicts are false, of a trainer that takes fitted baselines, too."""
+    table = read("stopping/verdicts.csv").query("takes == 'baselines'")
+    for count in (64, 0):
+        for row in table[table.completions_per_step == count].itertuples():
+            yield {
+                "N": str(count) if count else "unknown",
+                "prompts": row.design,
+                "runs": str(row.runs),
+                "keep / change / cannot tell": (
+                    f"{row.keep:.0f} / {row.change:.0f} / {row.cannot_tell:.0f}"
+                ),
+                "false keep": f"{row.false_keep:.0f}",
+                "not excused": f"{row.beyond_doubt:.0f}",
+                "false change": f"{row.false_change:.0f}",
+                "saving held": (
+                    "" if math.isnan(row.saves_held) else f"{row.saves_held:.0f}"
+                ),
+            }
+
+
+@table
+def cover_of_advice() -> Iterable[Row]:
+    """Give how often what stands beside a verdict holds, of populations of either sort."""
+    table = read("coverage/advice.csv")
+    rare = table.prompts.str.contains("1 in ")
+    kinds = ("price", "ladder", "progress", "G*", "c1", "c2", "||g||^2", "noise scale")
+    for kind in kinds:
+        cells = []
+        for some in (table[~rare], table[rare]):
+            rows = some[some.kind == kind].groupby("prompts")[["held", "runs"]].sum()
+            shares = 100 * rows.held / rows.runs
+            cells.append(f"{shares.mean():.0f} ({shares.min():.0f})")
+        yield {
+            "number": kind.replace("||", "\u2016"),
+            "no rare kind: average (least)": cells[0],
+            "a kind of 1 in 20 to 1 in 100": cells[1],
         }
 
 
