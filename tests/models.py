@@ -175,6 +175,12 @@ def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> P
     return folder
 
 
+def load_parts(path):
+    """Give a checkpoint's model and its tokenizer."""
+    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    return [one.from_pretrained(path) for one in classes]
+
+
 def write_adapter(base: Path, folder: Path) -> Path:
     """Write a LoRA adapter of a checkpoint, as PEFT draws it."""
     # Here, for known_truth.py imports this file where the tests' extras are not installed.

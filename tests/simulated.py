@@ -7,14 +7,12 @@ dimensions and rewards; right completions have smaller scores, as in language mo
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from mse_lab.api.measure import analyse
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.mse.pools import Pools
-from mse_lab.results.files import write_table
 
 KINDS, DIMENSIONS = 12, 6
 
@@ -141,14 +139,3 @@ def make_design(rng, prompts=60, values=(0.1, 0.9)):
     score = size * rng.standard_normal((prompts, KINDS, DIMENSIONS))
     score -= (probability[..., None] * score).sum(1, keepdims=True)
     return Design(probability, score, right.astype(float))
-
-
-def write_tables(results, name, prompts):
-    """Write the least tables that a run of so many prompts leaves."""
-    numbers = ["replicates", "mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
-    point = {"probe": [name], "estimator": ["grpo"], "group_size": [4]}
-    ids = {"prompt": range(prompts), "category": "", "value": 0.5}
-    for table in ("mse.csv", "laws.csv"):
-        numbered = pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
-        write_table(results.file(table), numbered)
-    write_table(results.file("prompts.csv"), pd.DataFrame(ids))

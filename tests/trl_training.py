@@ -7,9 +7,8 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
-import transformers
-
 import mse_lab
+from models import load_parts
 from mse_lab.config.prompt_templates import load_template
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,9 +75,7 @@ def train(folder, callbacks, reward=right, resume=None, **changes):
 
 def load(path=BASE):
     """Give a model and its tokenizer, by the names that a callback gets them under."""
-    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
-    parts = (one.from_pretrained(path) for one in classes)
-    return dict(zip(("model", "processing_class"), parts, strict=True))
+    return dict(zip(("model", "processing_class"), load_parts(path), strict=True))
 
 
 def advise_apart(model, tokenizer, prompts, reward, **settings):

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-import transformers
 
 import mse_lab
+from models import load_parts
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.prompt_table import PromptTable
@@ -19,8 +19,7 @@ SETTINGS = {"sampling": {"max_new_tokens": 2}, "budget": 144, "progress": False}
 
 @pytest.fixture(scope="module")
 def parts(checkpoint):
-    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
-    return [one.from_pretrained(checkpoint) for one in classes]
+    return load_parts(checkpoint)
 
 
 def advise(parts, prompts=ROWS, reward="integer", **changes):

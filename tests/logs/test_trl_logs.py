@@ -18,7 +18,6 @@ from log_makers import (
 )
 from mse_lab.errors import InputError
 from mse_lab.logs.forms import parse_columns
-from trl_logs import plain_problems, train_with_logs
 
 BASE = completions(prompts=6, size=4, steps=10, seed=5)
 BY_BLOCK = counted(BASE, "id")
@@ -233,21 +232,26 @@ def test_messages_are_prompts(tmp_path):
 def trained(tmp_path_factory):
     """By TRL itself: two functions, ids, evaluations, two steps of each batch."""
     pytest.importorskip("trl", reason="needs TRL: pip install -e '.[train]'")
+    from datasets import Dataset
+
+    from trl_training import ROWS, right, train
+
+    def named(completions, completion_ids, answer, log_extra, id, **columns):
+        log_extra("completion_ids", completion_ids)
+        log_extra("prompt_id", id)
+        return right(completions, answer)
+
+    def brief(completion_ids, **columns):
+        return [float(len(ids) < 4) for ids in completion_ids]
+
     folder = tmp_path_factory.mktemp("trained")
-    train_with_logs(
-        folder,
-        prompts=plain_problems(8),
-        steps=6,
-        with_ids=True,
-        functions=2,
-        evaluated=plain_problems(12)[8:],
-        eval_strategy="steps",
-        eval_steps=3,
-        per_device_eval_batch_size=32,
-        num_iterations=2,
-        save_strategy="steps",
-        save_steps=6,
-    )
+    rows = [row | {"id": f"p{at}"} for at, row in enumerate(ROWS)]
+    given = {"rows": rows[:8], "eval_dataset": Dataset.from_list(rows[8:])}
+    given |= {"max_steps": 6, "num_iterations": 2, "log_completions": True}
+    given |= {"eval_strategy": "steps", "eval_steps": 3, "per_device_eval_batch_size": 32}
+    given |= {"per_device_train_batch_size": 32, "num_generations": 8}
+    named.__name__ = "right"
+    train(folder, [], [named, brief], save_strategy="steps", save_steps=6, **given)
     return folder
 
 

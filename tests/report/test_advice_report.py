@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import yaml
 
 from mse_lab.answers.advice import SetBaseline
 from mse_lab.answers.advice_files import advise_run
-from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
@@ -23,9 +21,9 @@ from mse_lab.report.advice_report import (
     advice_text,
     say_advice,
 )
-from mse_lab.results.checks import Check
 from mse_lab.results.folder import ResultsFolder
-from simulated import make_design, write_tables
+from simulated import make_design
+from written_runs import write_run
 
 SAVES, STEPS = Estimate(0.28, 0.25, 0.31), Estimate(0.023, 0.016, 0.031)
 
@@ -236,28 +234,13 @@ def test_the_regime(advice, side, words):
     assert "V/2" not in advice_text(replace(advice, regime=nowhere))
 
 
-PROBE = {
-    "model": {"path": "none"},
-    "prompts": {"source": "none"},
-    "interval": {"resamples": 100},
-}
+@pytest.fixture
+def results(tmp_path, known):
+    """A finished run of known prompts."""
+    return ResultsFolder(write_run(tmp_path / "run", known[1], sizes=[64]))
 
 
-def write_run(folder, pools, ok=True):
-    results = ResultsFolder(folder)
-    results.write("pools.npz", vars(pools))
-    values = parse_probe(PROBE, "test").model_dump(mode="json")
-    sizes = (pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1])
-    values["pool"] = dict(zip(("reference", "replicate"), sizes, strict=True))
-    values["group_sizes"] = [pools.largest_group]
-    results.file("config.yaml").write_text(yaml.safe_dump(values))
-    results.write_checks([Check("one", 1.0, 1.0, ok, "a number")], [])
-    write_tables(results, "test", pools.prompts)
-    return results
-
-
-def test_numbers_for_programs(tmp_path, known):
-    results = write_run(tmp_path / "run", known[1])
+def test_numbers_for_programs(results):
     said = json.loads(say_advice(advise_run(results.path, AT_2048), as_json=True))
     assert said["headline"].startswith(("Set", "Keep", "Cannot tell"))
     assert said["best"]["low"] < said["best"]["value"] < said["best"]["high"]
@@ -269,8 +252,7 @@ def test_numbers_for_programs(tmp_path, known):
     assert not list(results.path.glob("advice.*"))
 
 
-def test_an_answer_without_pools_is_the_one_that_was_kept(tmp_path, known):
-    results = write_run(tmp_path / "run", known[1])
+def test_an_answer_without_pools_is_the_one_that_was_kept(results):
     advice = advise_run(results.path)
     results.write("advice.json", advice.as_dict())
     results.file("pools.npz").unlink()
@@ -286,8 +268,7 @@ def test_an_answer_without_pools_is_the_one_that_was_kept(tmp_path, known):
         (lambda run: run.file("mse.csv").unlink(), "no finished run"),
     ],
 )
-def test_a_folder_that_is_no_finished_run(tmp_path, known, spoil, line):
-    results = write_run(tmp_path / "run", known[1])
+def test_a_folder_that_is_no_finished_run(results, spoil, line):
     spoil(results)
     with pytest.raises(InputError, match=line):
         advise_run(results.path)
@@ -295,9 +276,10 @@ def test_a_folder_that_is_no_finished_run(tmp_path, known, spoil, line):
 
 def test_a_refusal_names_the_folder(tmp_path):
     rng = np.random.default_rng(8)
-    results = write_run(tmp_path / "one", make_design(rng, prompts=1).draw(rng, 32, 2, 4))
+    pools = make_design(rng, prompts=1).draw(rng, 32, 2, 4)
+    folder = write_run(tmp_path / "one", pools, sizes=[4])
     with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
-        advise_run(results.path)
+        advise_run(folder)
     assert issubclass(NoAnswer, InputError)
 
 

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-import transformers
 
 import mse_lab
 import run_mse
-from models import random_model, write_adapter
+from models import load_parts, random_model, write_adapter
 from mse_lab.api import measure as public_api
 from mse_lab.errors import InputError
 from mse_lab.run import run_probe
@@ -32,8 +31,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def parts(checkpoint):
     """The model and the tokenizer of the fixture `project`."""
-    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
-    return [one.from_pretrained(checkpoint) for one in classes]
+    return load_parts(checkpoint)
 
 
 def measure(parts, prompts=ROWS, reward="integer", **changes):

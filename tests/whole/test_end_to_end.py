@@ -24,7 +24,7 @@ from transformers.integrations import integration_utils
 import mse_lab
 import run_mse
 from log_makers import draw_groups, write_lines
-from models import write_adapter
+from models import load_parts, write_adapter
 from mse_lab.results import tables
 from mse_lab.results.files import write_table
 from mse_lab.results.folder import ResultsFolder
@@ -54,11 +54,6 @@ def tables_of(folder):
 
 def times_of(*folders):
     return {path: path.stat().st_mtime_ns for one in folders for path in one.rglob("*")}
-
-
-def parts_of(checkpoint):
-    classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
-    return [one.from_pretrained(checkpoint) for one in classes]
 
 
 def same_tables(result, folder, scratch):
@@ -388,7 +383,7 @@ def test_adapter(project, checkpoint, carry_out, tmp_path):
     carry_out("run", probe, setting, "--out", tmp_path)
     import peft
 
-    model, tokenizer = parts_of(checkpoint)
+    model, tokenizer = load_parts(checkpoint)
     with warnings.catch_warnings(action="ignore"):
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     found = mse_lab.measure(model, tokenizer, ROWS, "integer", **SETTINGS)
@@ -410,7 +405,7 @@ def test_python(project, checkpoint, tmp_path, monkeypatch, capfd):
     """A model in memory: tables, checks and warnings; nothing is written or shown."""
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    parts = parts_of(checkpoint)
+    parts = load_parts(checkpoint)
     capfd.readouterr()
     found = mse_lab.measure(*parts, ROWS, "integer", **SETTINGS)
     assert capfd.readouterr() == ("", "")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import yaml
 from pydantic import BaseModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mse_lab
 import run_mse
+from models import load_parts
 from mse_lab.answers.advice_files import restore_advice
 from mse_lab.commands.cli import parse
 from mse_lab.config.probe_files import parse_probe
@@ -221,9 +221,10 @@ def test_a_model_in_memory_as_it_is_shown(checkpoint, tmp_path, monkeypatch):
     lines = block("python").replace("chat=True", "progress=False, budget=48", 1)
     lines = lines.replace("chat=True", "progress=False, pool=POOL")
     monkeypatch.chdir(tmp_path)
+    model, tokenizer = load_parts(checkpoint)
     names = {
-        "model": AutoModelForCausalLM.from_pretrained(checkpoint),
-        "tokenizer": AutoTokenizer.from_pretrained(checkpoint),
+        "model": model,
+        "tokenizer": tokenizer,
         "prompts": [{"problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
         "reward": "integer",
         "POOL": {"reference": 64, "replicate": 128},
