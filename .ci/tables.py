@@ -437,7 +437,7 @@ def render(rows: Iterable[Row]) -> str:
     ]
     rule = ["--:" if number else "---" for number in numbers]
     cells = [[*lines[0]], rule, *([*line.values()] for line in lines)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    return "".join(f"|{'|'.join(row)}|\n" for row in cells)
 
 
 def fill(page: str) -> str:
