@@ -163,7 +163,7 @@ def test_a_screen_on_the_first_page_is_what_is_printed(command, printed):
 def test_what_a_program_should_read_is_there(command):
     """The keys that SKILL.md names for a command's JSON."""
     row = re.search(
-        rf"^\|.*mse-lab {command} \S+ --json` \|(.*)\|$", TEXTS["SKILL.md"], re.MULTILINE
+        rf"^\|.*mse-lab {command} \S+ --json`\|(.*)\|$", TEXTS["SKILL.md"], re.MULTILINE
     )
     named = set(re.findall(r"`(\w+)`", row[1]))
     there = {
