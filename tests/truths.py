@@ -17,7 +17,7 @@ from scipy import optimize, stats
 from claimed_runs import is_true
 from mse_lab.answers import statements as s
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.statement_numbers import judge_run
+from mse_lab.answers.statements import judge_run
 from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.arrays import Floats, divide
 from mse_lab.config.schema import EstimatorEntry
@@ -332,7 +332,7 @@ def of_side(regime: Regime, truth: Truth) -> Answer:
 def _stated(claim, own: Truth, whole: Truth) -> float:
     """What a number of a statement should have been; NaN where it has no one truth."""
     about, moments = claim.about, own.moments
-    if about in (s.LAW, s.INTERCEPT, s.SLOPE, s.RANDOM_PROMPTS):
+    if about is s.LAW:
         return 1.0
     limits = {
         s.PROMPT_ONLY: moments.trace_best.sum(),
@@ -359,9 +359,9 @@ def of_claims(result, own: Truth, whole: Truth) -> Iterator[Answer]:
         size = claim.group_size
         at = claim.statement + ("" if size is None else f" at {size}")
         # Of the whole the worst size speaks, whose interval covers less by choice.
-        if size is not None or claim.about not in (s.LAW, s.RANDOM_PROMPTS):
+        if size is not None or claim.about is not s.LAW:
             stated = _stated(claim, own, whole)
             yield Answer("numbers of claims", at, claim.number.estimate, stated)
         if is_true(claim.about, own.moments, size):
-            fails = claim.verdict in ("fails", "outside its assumptions")
+            fails = claim.verdict in (claim.about.refuted, "outside")
             yield Answer("true statements", claim.statement, HOLDS, 0.0 if fails else 1.0)

@@ -7,7 +7,10 @@ corrected after Holm over all numbers of the run: at most with the probability o
 the run's level a true statement of a run is said to fail. That it holds needs no
 correction, for every number must say so.
 
-A statement that rests on an assumption is `outside its assumptions` where both fail.
+A statement that rests on an assumption is `outside` where both fail, one of the paper's
+picture of its own models `does not carry over` where it fails, and one that no number is
+put to is `not tested`. What holds by algebra, an identity, checks the run: its numbers are
+judged in the same way.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,11 +25,9 @@ from mse_lab.arrays import Floats
 from mse_lab.formatting import number, with_interval
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 
-ClaimVerdict = Literal["holds", "fails", "outside its assumptions", "undecided"]
-
-# An identity holds by algebra: it tests the run, not the paper. Evidence could have been
-# otherwise on another model.
-Kind = Literal["identity", "evidence"]
+ClaimVerdict = Literal[
+    "holds", "fails", "does not carry over", "outside", "undecided", "not tested"
+]
 
 Range = tuple[float, float]
 
@@ -63,7 +64,8 @@ class Statement:
     says: str  # What it says, in a sentence.
     short: str  # The same in 34 columns; three verdicts fit on its line.
     test: Test = EQUAL_TEST
-    kind: Kind = "evidence"
+    identity: bool = False  # True by algebra: it checks the run, not the paper.
+    refuted: ClaimVerdict = "fails"  # The verdict where a test refutes it.
     assumes: str = ""  # How the names of the statements begin that it rests on.
 
 
@@ -82,6 +84,7 @@ class Number(NamedTuple):
     group_size: int | None = None  # G; None for a number of all sizes.
     logarithmic: bool = True  # Whether tests are on the scale of logarithms.
     decides: bool = True  # Or whether it may only refute.
+    beside: str = ""  # What it is read beside.
     # Of the test that would refute a statement, after Holm; NaN without one.
     p_value: float = np.nan
 
@@ -97,6 +100,11 @@ class Number(NamedTuple):
             apart = self.scaled(self.estimate[:1]) - self.scaled(ends)
             below, above = special.stdtr(self.degrees, apart / self.error * [1, -1])
         return float(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+    @property
+    def written(self) -> str:
+        """Write it for a reader."""
+        return f"{self.label} {with_interval(self.estimate)}{self.beside}"
 
     @property
     def deviates(self) -> bool:
@@ -132,7 +140,7 @@ class Number(NamedTuple):
             said = f"a deviation, {shown}, of a negligible size"
         elif verdict == "undecided":
             said = f"not known to be {said}"
-        return f"{self.label} {with_interval(self.estimate)}, {said}"
+        return f"{self.written}, {said}"
 
 
 def ratio(
@@ -187,13 +195,13 @@ class Claim:
 def for_all(verdicts: Iterable[ClaimVerdict]) -> ClaimVerdict:
     """Judge "for every one": one failure fails it, one doubt leaves it undecided.
 
-    >>> for_all(["holds", "undecided"]), for_all([])
-    ('undecided', 'undecided')
+    >>> for_all(["holds", "undecided"]), for_all([]), for_all(["not tested"])
+    ('undecided', 'undecided', 'not tested')
     """
     given = set(verdicts)
     if "fails" in given:
         return "fails"
-    return "holds" if given == {"holds"} else "undecided"
+    return given.pop() if len(given) == 1 else "undecided"
 
 
 def holm(p_values: Sequence[float]) -> Floats:
@@ -213,7 +221,7 @@ def holm(p_values: Sequence[float]) -> Floats:
 
 def _claim(case: Case, size: int | None, runs: tuple[str, ...]) -> Claim:
     """Decide a case, as a whole or at a size, by its numbers, of which the worst speaks."""
-    test, whole = case.about.test, size is None
+    about, test, whole = case.about, case.about.test, size is None
     numbers = [one for one in case.numbers if whole or one.group_size == size]
     counted = [one for one in numbers if one.decides or one.verdict(test) == "fails"]
     verdicts = [one.verdict(test) for one in counted]
@@ -222,14 +230,16 @@ def _claim(case: Case, size: int | None, runs: tuple[str, ...]) -> Claim:
         decisive = max(counted, key=lambda one: one.doubt(test))
         where = f"At G = {decisive.group_size}, " if decisive.group_size != size else ""
         beside = [one for one in numbers if one.group_size == size and one is not decisive]
-        also = "".join(f"; {one.label} {with_interval(one.estimate)}" for one in beside)
+        also = "".join(f"; {one.written}" for one in beside)
         said.append(f"{where}{decisive.explain(test)}{also}.")
     if whole:
         verdicts += [case.verdict] if case.verdict else []
         said += [case.remark] if case.remark else []
         if case.shown:
             decisive = case.shown._replace(p_value=decisive.p_value)
-    return Claim(case.about, runs, size, decisive, for_all(verdicts), " ".join(said))
+    verdict = for_all(verdicts)
+    verdict = about.refuted if verdict == "fails" else verdict
+    return Claim(about, runs, size, decisive, verdict, " ".join(said))
 
 
 def judge(cases: Sequence[Case], runs: tuple[str, ...]) -> list[Claim]:
@@ -250,7 +260,7 @@ def _within_assumptions(claim: Claim, claims: Sequence[Claim]) -> Claim:
     if claim.verdict != "fails" or all(one.verdict != "fails" for one in assumed):
         return claim
     sentence = f"{claim.sentence} {assumes}, on which it rests, fails here."
-    return replace(claim, verdict="outside its assumptions", sentence=sentence)
+    return replace(claim, verdict="outside", sentence=sentence)
 
 
 def last_name(run: str) -> str:
@@ -263,7 +273,7 @@ def claims_table(claims: Sequence[Claim]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = [
         {
             "statement": claim.statement,
-            "kind": claim.about.kind,
+            "kind": "identity" if claim.about.identity else "evidence",
             "run": ", ".join(claim.runs),
             "group_size": claim.group_size,
             "says": claim.about.says,

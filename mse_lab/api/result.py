@@ -109,13 +109,14 @@ class Result(Analysis):
             The rows of `claims.csv`, one for each statement and `group_size`, if any:
             `statement`, `kind` (evidence, or an identity), `run`, `group_size`, `says`,
             `number` (what it is), `value` with its interval `low` to `high`, `p_value`,
-            `verdict` (holds, fails, undecided or outside its assumptions), `sentence`.
+            `verdict` (holds, fails, does not carry over, outside, undecided or not
+            tested), `sentence`.
 
         Raises:
             InputError: There is no group size of two or more.
         """
         from mse_lab.answers.claims import claims_table
-        from mse_lab.answers.statement_numbers import judge_run
+        from mse_lab.answers.statements import judge_run
 
         return claims_table(judge_run(self))
 

@@ -20,7 +20,7 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print and write the verdicts."""
-    from mse_lab.answers.statement_numbers import judge_runs
+    from mse_lab.answers.statements import judge_runs
     from mse_lab.report.claims_report import claims_screen, write_claims
     from mse_lab.results.finished_run import read_run
 

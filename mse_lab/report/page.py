@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from mse_lab.answers.advice import make_advice
 from mse_lab.answers.advice_evidence import evidence_of_run
 from mse_lab.answers.ladder import Ladder
-from mse_lab.answers.statement_numbers import judge_runs
+from mse_lab.answers.statements import judge_runs
 from mse_lab.errors import InputError
 from mse_lab.formatting import NONE
 from mse_lab.report.advice_report import advice_parts

@@ -68,6 +68,11 @@ class Analysis:
         return True
 
     @property
+    def checkpoint(self) -> str:
+        """Which model it is of; empty for bare pools."""
+        return ""
+
+    @property
     def law_only(self) -> bool:
         """Whether products are unknown, so that laws stand for replicates everywhere."""
         return not self.pools.has_cross_products

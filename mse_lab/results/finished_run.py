@@ -90,6 +90,11 @@ class FinishedRun(Analysis):
         """Whether all built-in checks hold."""
         return self.noted.ok
 
+    @property
+    def checkpoint(self) -> str:
+        """The model that its probe names."""
+        return f"{self.probe.model.path} {self.probe.model.revision or ''}".strip()
+
     @cached_property
     def warnings(self) -> list[str]:
         """What its reader should know, a sentence each."""

@@ -136,14 +136,21 @@ def test_what_does_not_decide_may_only_refute():
         assert claim.number.estimate == (sure if verdict == "holds" else bad).estimate
 
 
-@pytest.mark.parametrize(
-    ("assumed", "verdict"), [(1.0, "fails"), (1.5, "outside its assumptions")]
-)
+@pytest.mark.parametrize(("assumed", "verdict"), [(1.0, "fails"), (1.5, "outside")])
 def test_a_statement_outside_its_assumptions_is_not_refuted(assumed, verdict):
     premise = replace(about(equal(1.5)), name="Assumption 9 (on average)")
     corollary = about(SMALLER, assumes="Assumption 9")
     cases = [Case(premise, (number(assumed, 0.01),)), Case(corollary, (number(1.5, 0.01),))]
     assert judge(cases, ("run",))[1].verdict == verdict
+
+
+def test_what_a_refutation_is_called():
+    picture = about(SMALLER, refuted="does not carry over")
+    for value, verdict in ((0.5, "holds"), (1.5, "does not carry over")):
+        put = number(value, 0.01)._replace(group_size=4, beside=", by the theorem 1.3")
+        claims = judge([Case(picture, (put,))], ("run",))
+        assert [one.verdict for one in claims] == [verdict, verdict]
+        assert "), by the theorem 1.3, " in claims[0].sentence
 
 
 def test_numbers_take_their_spread_from_statistics():
@@ -166,15 +173,15 @@ def test_numbers_take_their_spread_from_statistics():
 
 
 def test_the_table():
-    identity = about(equal(1.5), kind="identity")
+    identity = about(equal(1.5), identity=True)
     cases = [
         Case(identity, (number(1.0, 0.01)._replace(group_size=4),)),
-        Case(about(EQUAL_TEST), remark="Why."),
+        Case(about(EQUAL_TEST), remark="Why.", verdict="not tested"),
     ]
     table = claims_table(judge(cases, ("a", "b")))
     assert list(table["kind"]) == ["identity", "identity", "evidence"]
     assert list(table["group_size"].fillna(0)) == [0, 4, 0]
     assert set(table["run"]) == {"a, b"}
-    assert list(table["verdict"]) == ["holds", "holds", "undecided"]
+    assert list(table["verdict"]) == ["holds", "holds", "not tested"]
     assert table["value"].isna().tolist() == [False, False, True]
     assert list(table["sentence"])[-1] == "Why."

@@ -7,7 +7,7 @@ from fuzzing import CASES, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mse_lab.answers.statement_numbers import judge_run
+from mse_lab.answers.statements import judge_run
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.claims_report import claims_screen
 from mse_lab.report.phase_diagram import as_dots

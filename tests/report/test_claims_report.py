@@ -5,10 +5,9 @@ from dataclasses import replace
 import pandas as pd
 
 from claimed_runs import draw
-from mse_lab.answers.statement_numbers import judge_runs
-from mse_lab.answers.statements import ON_AVERAGE, ORDER
+from mse_lab.answers.statements import LARGE_GROUPS, LAW, ON_AVERAGE, ORDER, judge_runs
 from mse_lab.formatting import with_interval
-from mse_lab.report.claims_report import OUTSIDE, claims_screen, write_claims
+from mse_lab.report.claims_report import CHECKS, NOTES, claims_screen, write_claims
 from mse_lab.results.finished_run import read_run
 from written_runs import write_run
 
@@ -29,9 +28,12 @@ def test_the_file_of_a_run(tmp_path):
     assert written[0] == written[1]
     assert set(table["run"]) == {"quiet", "quiet, small"}
     assert set(table["verdict"]) == {
-        *("holds", "fails", "outside its assumptions", "undecided")
+        *("holds", "fails", "does not carry over", "outside", "undecided", "not tested")
     }
-    assert table["group_size"].isna().sum() == 17
+    assert table["group_size"].isna().sum() == 14
+    # Both are of the model that `written_runs` names.
+    order = table.set_index("statement").loc[ORDER.name]
+    assert "of one model" in order["sentence"]
     assert table[["says", "sentence"]].notna().all(axis=None)
 
 
@@ -43,19 +45,22 @@ def screen(*kinds):
 
 
 def test_one_run_on_one_screen():
-    """A line a statement: evidence first, then identities; verdict, words, number."""
+    """A line a statement: evidence first, then checks; verdict, words, number."""
     claims, lines = screen("quiet")
     assert lines.pop(0).startswith("quiet-1: ")
-    assert lines.pop() == OUTSIDE
+    for note in reversed(NOTES.values()):
+        assert lines.pop() == note
     lines = [line for line in lines if not line.startswith(" ")]
-    middle = next(n for n, line in enumerate(lines) if line.startswith("Identities"))
+    middle = lines.index(CHECKS)
+    assert CHECKS.endswith("within a factor of 1.5 of the law")
+    assert LAW.test.within[1] == 1.5
     whole = [claim for claim in claims if claim.group_size is None]
-    assert lines[0].startswith("Evidence")
-    assert sum(claim.about.kind == "evidence" for claim in whole) == middle - 1
+    assert lines[0].startswith("Statements")
+    assert sum(not claim.about.identity for claim in whole) == middle - 1
     assert len(lines) == len(whole) + 2
     [line] = [line for line in lines if "score norm" in line]
     [claim] = [claim for claim in whole if claim.about == ON_AVERAGE]
-    assert line.startswith(f"FAILS      Ass. 2    {ON_AVERAGE.short}: r -")
+    assert line.startswith(f"FAILS                Ass. 2    {ON_AVERAGE.short}: r -")
     shown = f"{ON_AVERAGE.short}: r {with_interval(claim.number.estimate)}"
     assert shown in " ".join(claims_screen(claims).split())
 
@@ -68,12 +73,13 @@ def test_what_is_undecided_says_why_over_several_lines():
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_several_runs_side_by_side():
-    claims, lines = screen("quiet", "fair")
+def test_several_runs_on_one_screen():
+    """One verdict of all, or each with its runs."""
+    _, lines = screen("quiet", "fair")
+    text = " ".join(" ".join(lines).split())
     assert lines[0].startswith("quiet-1, fair-1: ")
-    assert [line.split() for line in lines].count(["quiet-1", "fair-1"]) == 2
-    [line] = [line for line in lines if ON_AVERAGE.short in line]
-    assert line.split()[-2:] == ["FAILS", "holds"]
-    assert sum(f"{ORDER.short} (quiet-1, fair-1)" in line for line in lines) == 1
-    for claim in claims:
-        assert 0 < len(claim.about.short) <= 34, claim.statement
+    assert f"{ON_AVERAGE.short}: FAILS (quiet-1), holds (fair-1)" in text
+    said = f"{LARGE_GROUPS.short}: does not carry over (quiet-1), holds (fair-1)"
+    assert said in text
+    assert any(line.endswith(f"{LAW.short}: holds") for line in lines)
+    assert text.count(f"{ORDER.short} (quiet-1, fair-1)") == 1

@@ -8,7 +8,7 @@ import pytest
 from claimed_runs import draw
 from log_makers import groups_of, summarise
 from mse_lab.answers.advice import make_advice
-from mse_lab.answers.statement_numbers import judge_runs
+from mse_lab.answers.statements import judge_runs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.claims_report import claims_screen
