@@ -121,18 +121,6 @@ def test_a_breach_is_seen(folder, source):
     assert len(list(breaches(folder, source))) == 1
 
 
-@pytest.mark.parametrize(
-    ("folder", "source"),
-    [
-        ("run", "import torch\nfrom mse_lab.scores.factors import Factor"),
-        ("report", "import seaborn\nfrom mse_lab.answers.advice import advise"),
-        ("mse", "from mse_lab.mse.pools import Pools"),
-    ],
-)
-def test_what_is_lawful_is_let_through(folder, source):
-    assert not list(breaches(folder, source))
-
-
 def test_the_laws_themselves_run_downwards():
     """No folder may know one that may know it, by whatever way."""
     done, laws = set(), {}

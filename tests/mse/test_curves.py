@@ -38,6 +38,18 @@ def test_laws_reach_1024():
     assert np.isfinite(points[Key("maxrl", 1024)].point.mse)
 
 
+def test_the_noise_of_v_moves_the_oracle_by_nothing_on_average():
+    """4.5 standard errors of 20,000 draws; its price, left in, would be 25 of them."""
+    rng = np.random.default_rng(0)
+    pools = make_design(rng, 6).draw(rng, 16, 4, 8)
+    curves = Curves(pools, draw_reference_noise(pools, 20_000, rng))
+    [oracle] = find_estimators(["oracle"], [4])
+    errors = measure_errors(pools, [oracle], [4])
+    curve = curves.measured(oracle, 4, errors[Key("oracle", 4)])
+    shift_B = curve.noise.mse - curve.point.mse
+    assert abs(shift_B.mean()) < 4.5 * shift_B.std() / np.sqrt(20_000)
+
+
 def test_a_paired_ratio_is_that_of_known_numbers_and_else_nothing():
     rng = np.random.default_rng(0)
     _, curves, estimators, errors = curves_of(make_design(rng, 6), rng, ["grpo", "oracle"])

@@ -38,7 +38,7 @@ from mse_lab.scores.module_hooks import (
 )
 from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan, missing_rule
-from plain_scores import PROMPT, random_reference, some_completions
+from plain_scores import PROMPT, random_reference
 
 SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2]])
 CLOSED, NORM = "closed form", "affine in each entry"
@@ -154,21 +154,6 @@ def test_fused_experts_have_a_rule_unless_they_give_something_else():
     honest = experts.forward
     experts.forward = lambda *args: honest(*args) * 1.5
     assert "not multiplied with or looked up once each" in missing_rule(changed)
-
-
-@pytest.mark.parametrize("module", [linear, lambda: Around(Router())])
-def test_scoring_takes_one_forward_and_one_backward_pass(module):
-    """Once the plan is made, and kept: whatever stands in a layer's place."""
-    policy, passes = policy_with(module), []
-    plan, some = find_plan(policy), some_completions(policy, 3)
-    reference = random_reference(policy)
-    policy.model.register_forward_pre_hook(lambda *_: passes.append("forward"))
-    norm = policy.model.model.norm
-    norm.register_full_backward_hook(lambda *_: passes.append("backward"))
-    for times in (1, 2):
-        score_block(policy, PROMPT, some, reference)
-        assert passes == ["forward", "backward"] * times
-    assert find_plan(policy) is plan
 
 
 def test_a_policy_with_other_parameters_has_another_plan():
