@@ -96,9 +96,9 @@ def type_baseline(setting: Setting, alpha: float, lam: float, size: int) -> Type
     if form is None:
         return Typed(None, f"{trainer.title} must take advantages of your own for it")
     line = form.format(size=size, alpha=alpha, lam=lam)
-    entry, length = setting.estimator, trainer.length
-    by_sequence = isinstance(entry, Mapping) and entry.get("length") == "sequence"
-    sums = [value for value, kind in length.is_.items() if kind == "none"]
-    if length.setting and by_sequence:
-        line += f"{trainer.writes[1]}{trainer.write({length.setting: sums[0]})}"
+    entry = setting.estimator
+    if isinstance(entry, Mapping) and entry.get("length") == "sequence":
+        for name, kinds in trainer.length.items():
+            adds_up = next(value for value, kind in kinds.items() if kind is None)
+            line += f"{trainer.writes[1]}{trainer.write({name: adds_up})}"
     return Typed(line)

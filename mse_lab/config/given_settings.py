@@ -2,10 +2,10 @@
 
 Files are those that TRL and verl write or read themselves: a mapping in YAML or JSON, the
 `config.yaml` of Weights & Biases with a `value` under each name, Hydra's `overrides.yaml`.
-Each reader gives the settings by their names in the table `trainers.yaml`; others keep the
-name that they came with. A setting that stands where the trainer does not read it, is
-misspelt, or is another trainer's, is refused rather than passed over. Misspelt is a name
-near to one of the table that is none of the trainer's own.
+Words are nested by the dots in their names, and then read as a file is. Settings have their
+names in the table `trainers.yaml`, others those that they came with. A setting that stands
+where the trainer does not read it, is misspelt, or is another trainer's, is refused rather
+than passed over. Misspelt is a name near to one of the table that is none of the trainer's.
 """
 
 import difflib
@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mse_lab.config.probe_files import put
 from mse_lab.config.trainers import OTHERS, TRAINERS, Trainer
 from mse_lab.errors import InputError, nearest, shown
 from mse_lab.records.plain_text import parse_json, parse_yaml, read_text
@@ -55,13 +56,13 @@ def normal(value: Any) -> Any:
 def _leaves(
     values: Mapping[str, Any], trainer: Trainer, above: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Yield nested settings by dotted names; a setting of the table is not gone into."""
+    """Yield nested settings by dotted names; one of the trainer's is not gone into."""
     for key, value in values.items():
         name = f"{above}{key}"
-        if not isinstance(value, Mapping) or not value or trainer.find(name):
-            yield name, normal(value)
-        elif name not in trainer.apart:
+        if isinstance(value, Mapping) and value and not trainer.owns(name):
             yield from _leaves(value, trainer, f"{name}.")
+        else:
+            yield name, normal(value)
 
 
 def _letters_apart(one: str, other: str) -> int:
@@ -89,25 +90,27 @@ def _refuse_misspelt(spelling: str, known: Iterable[str], where: str) -> None:
             raise InputError(f"{where}: unknown setting {spelling}; did you mean {near}?")
 
 
-def _is_own(spelling: str, trainer: Trainer) -> bool:
-    return spelling.replace("-", "_") in trainer.own_names
-
-
-def _refuse_unknown(
-    spelling: str, trainer: Trainer, settings: Settings, where: str
-) -> None:
-    """Refuse a name that is nearly one of the table's, or one of it in a wrong section."""
-    if _is_own(spelling, trainer) or trainer.find(spelling):
-        return
-    for known in trainer.settings.keys() - settings.keys():
-        if spelling.endswith(f".{known}"):
-            section = spelling.removesuffix(f".{known}")
-            raise InputError(
-                f"{where}: {known} stands in the section {section}, where {trainer.title} "
-                "does not look; give the settings of that section alone"
-            )
+def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Settings:
+    """Name nested settings as the table does, each once; refuse what is nearly one."""
+    settings: Settings = {}
+    leaves = [*_leaves(values, trainer)]
+    for spelling, value in leaves:
+        name = trainer.find(spelling) or spelling
+        if name in settings:
+            raise InputError(f"{where}: {name} is set twice; leave one out")
+        settings[name] = value
     absent = [one for one, name in trainer.spellings.items() if name not in settings]
-    _refuse_misspelt(spelling, absent, where)
+    for spelling in (name for name, _ in leaves if not trainer.owns(name)):
+        for known in absent:
+            if spelling.endswith(f".{known}"):
+                section = spelling.removesuffix(f".{known}")
+                raise InputError(
+                    f"{where}: {known} stands in the section {section}, where "
+                    f"{trainer.title} does not look; give the settings of that section "
+                    "alone"
+                )
+        _refuse_misspelt(spelling, absent, where)
+    return settings
 
 
 def _of_wandb(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -138,16 +141,7 @@ def _read_file(path: Path, trainer: Trainer) -> Settings:
         return _read_words(values, trainer, str(path))
     if not values or not isinstance(values, Mapping):
         raise InputError(f"{path}: holds no mapping of settings to values; {TWO_WAYS}")
-    leaves = [*_leaves(_of_wandb(values), trainer)]
-    settings: Settings = {}
-    for spelling, value in leaves:
-        name = trainer.find(spelling) or spelling
-        if name in settings:
-            raise InputError(f"{path}: {name} is set twice; leave one out")
-        settings[name] = value
-    for spelling, _ in leaves:
-        _refuse_unknown(spelling, trainer, settings, str(path))
-    return settings
+    return _collect(_of_wandb(values), trainer, str(path))
 
 
 def _is_override(word: Any) -> bool:
@@ -162,9 +156,8 @@ def _pairs(words: Sequence[str], where: str) -> list[tuple[str, list[str]]]:
     is_open = False
     for word in words:
         key, equals, value = word.partition("=")
-        bare = (equals or key.startswith("~")) and _KEY.fullmatch(key)
-        if bare or re.match(r"--?[A-Za-z_]", word):
-            pairs.append((key.lstrip("-+"), [value] if equals else []))
+        if _is_override(word) or re.match(r"--?[A-Za-z_]", word):
+            pairs.append((key.lstrip("-+").replace("-", "_"), [value] if equals else []))
             is_open = not equals
         elif is_open:
             pairs[-1][1].append(word)
@@ -176,49 +169,26 @@ def _pairs(words: Sequence[str], where: str) -> list[tuple[str, list[str]]]:
     return pairs
 
 
-def _value_of(texts: Sequence[str], name: str, trainer: Trainer, where: str) -> Any:
+def _value_of(texts: Sequence[str], where: str) -> Any:
     """Read the words behind a name, none for a switch."""
-    known = trainer.find(name)
-    if len(texts) > 1 and known and not trainer.settings[known].many:
-        raise InputError(f"{where}: {name} {' '.join(texts)}: takes one value")
-    values = [normal(text) for text in texts]
     if len(texts) == 1 and texts[0][:1] in ("[", "{"):  # A list or a mapping of Hydra's.
-        return parse_yaml(texts[0], f"{where}: {name}")
+        return parse_yaml(texts[0], where)
+    values = [normal(text) for text in texts]
     return values if len(values) > 1 else values[0] if values else True
-
-
-def _set(settings: Settings, name: str, value: Any, trainer: Trainer) -> None:
-    """Set a word's value, or a key inside of a setting that is a mapping."""
-    row = trainer.find(name)
-    for parent in () if row else trainer.settings:
-        if name.startswith(f"{parent}."):
-            inside = settings.get(parent) or {}
-            settings[parent] = {**inside, name.removeprefix(f"{parent}."): value}
-            return
-    settings[row or name] = value
 
 
 def _read_words(words: Sequence[str], trainer: Trainer, where: str) -> Settings:
     """Find the settings in a trainer's words; of two the last counts, as it does there."""
-    settings: Settings = {}
-    names = []
-    for spelling, texts in _pairs(words, where):
-        switched_off = trainer.find(re.sub("^no[_-]", "", spelling))
-        if not texts and switched_off and not trainer.find(spelling):
-            settings[switched_off] = False
-            continue
-        if spelling.startswith("~"):
-            if trainer.find(spelling.lstrip("~")):
-                raise InputError(
-                    f"{where}: {spelling} takes a setting away; give its value"
-                )
-            continue
-        values = {spelling: _value_of(texts, spelling, trainer, where)}
-        for name, value in _leaves(values, trainer):
-            names.append(name)
-            _set(settings, name, value, trainer)
-    for name in names:
-        _refuse_unknown(name, trainer, settings, where)
+    nested: dict[str, Any] = {}
+    for name, texts in _pairs(words, where):
+        switched_off = trainer.find(name.removeprefix("no_"))
+        if not texts and switched_off and not trainer.find(name):
+            put(nested, switched_off, False, where)
+        elif not name.startswith("~"):
+            put(nested, name, _value_of(texts, f"{where}: {name}"), where)
+        elif trainer.find(name.lstrip("~")):
+            raise InputError(f"{where}: {name} takes a setting away; give its value")
+    settings = _collect(nested, trainer, where)
     file = settings.get(trainer.file or "")
     return settings if file is None else _read_file(Path(str(file)), trainer) | settings
 
@@ -245,10 +215,10 @@ def read_typed(values: Mapping[str, Any], trainer: Trainer) -> Settings:
         whole = [name for name in trainer.settings if f".{name}".endswith(f".{key}")]
         name = trainer.find(key) or (whole[0] if len(whole) == 1 else None)
         if name is None:
-            ends = {one.rpartition(".")[2] for one in trainer.settings}
             what = f"training: {key}"
-            if _is_own(key, trainer):
+            if trainer.owns(key):
                 raise InputError(f"{what} has no effect on the answer; leave it out")
+            ends = {one.rpartition(".")[2] for one in trainer.settings}
             hint = nearest(key, sorted({*ends, *trainer.spellings}))
             raise InputError(f"{what} is no setting of {trainer.title}; {hint}")
         settings[name] = normal(value)
@@ -264,26 +234,19 @@ def class_of(names: Iterable[str], key: str) -> str:
     return key
 
 
-def _is_foreign(other: Trainer, key: str, trainer: Trainer, names: Iterable[str]) -> bool:
-    """Whether another trainer's settings are no accident, as a model's own may be.
-
-    They are those of another class of the same package, or come without a group size.
-    """
-    related = other.like is not None and TRAINERS[other.like] == trainer
-    return related or trainer.like == key or trainer.size not in names
-
-
 def refuse_other(names: Collection[str], trainer: Trainer, where: str) -> None:
-    """Refuse settings that are another trainer's."""
-    for name in names:
-        plain = name.replace("-", "_")
-        if _is_own(name, trainer):
-            continue
+    """Refuse settings that are another trainer's.
+
+    A model or a user may have one of such a name, too, so of another package's they are
+    refused only where there is no group size.
+    """
+    for name in (name.replace("-", "_") for name in names if not trainer.owns(name)):
         for key, other in TRAINERS.items():
-            if plain in other.own_names and _is_foreign(other, key, trainer, names):
+            foreign = other.size == trainer.size or trainer.size not in names
+            if foreign and other.owns(name):
                 said = f"is a setting of {other.title}"
                 raise InputError(f"{where}: {name} {said}; give --trainer {key}")
-        for spelling in (plain, plain.rpartition(".")[2]):
+        for spelling in (name, name.rpartition(".")[2]):
             if spelling in OTHERS:
                 said = f"is a setting of {OTHERS[spelling]}, which is not read"
                 raise InputError(f"{where}: {name} {said}; {OWN_WORDS}")
@@ -294,7 +257,7 @@ def refuse_without_size(settings: Settings, trainer: Trainer, where: str) -> Non
 
     Then its default holds, if that is a group.
     """
-    own = all(_is_own(name, trainer) for name in settings)
+    own = all(map(trainer.owns, settings))
     if trainer.size in settings or (own and trainer.default_is_a_group):
         return
     raise InputError(

@@ -162,18 +162,23 @@ def parse_probe(values: Any, source: str) -> Probe:
     return parse_as(Probe, values, source, "probes/tiny/base.yaml")
 
 
+def put(values: dict[str, Any], name: str, value: Any, where: str) -> None:
+    """Set a value by a dotted name in nested mappings."""
+    *sections, last = name.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise InputError(f"{where}: {section} has no keys; set its value")
+    values[last] = value
+
+
 def assign(values: dict[str, Any], assignment: str) -> None:
     """Apply a `--set dotted.key=value`; the value is YAML."""
     key, equals, text = assignment.partition("=")
     where = f"--set {shorten(assignment)}"
     if not equals:
         raise InputError(f"{where}: not KEY=VALUE; write for example pool.replicate=128")
-    *sections, last = key.strip().split(".")
-    for section in sections:
-        values = values.setdefault(section, {})
-        if not isinstance(values, dict):
-            raise InputError(f"{where}: {section} has no keys; set its value")
-    values[last] = parse_yaml(text, where)
+    put(values, key.strip(), parse_yaml(text, where), where)
 
 
 def _section(values: Any, *keys: str) -> dict[str, Any]:

@@ -38,28 +38,21 @@ class SettingRow(_Part):
     default: Any = None
     same_as: str | None = None
     also: tuple[str, ...] = ()
-    reads: dict[Any, Any] = {}
     takes: tuple[Any, ...] = ()
     elsewhere: tuple[Any, ...] = ()
     many: bool = False
-    several: bool = False
-    named: bool = False
-    fine: Any = None
-    with_: tuple[str, ...] = Field(default=(), alias="with")
+    fine: tuple[Any, ...] | None = None
+    with_: str | None = Field(default=None, alias="with")
     probe: str | None = None
 
     def allows(self, value: Any) -> bool:
         """Whether the gradient stays the estimator's at a value."""
-        if self.several:
-            return not isinstance(value, list) or len(value) < 2
-        if self.named and value is None:
-            return True
-        if "fine" not in self.model_fields_set:
-            return not self.named
-        fine = self.fine if isinstance(self.fine, list) else [self.fine]
+        values = value if isinstance(value, list) else [value]
+        if self.fine is None:
+            return len(values) < 2
         if _is_off(value):
-            return any(map(_is_off, fine))
-        return all(one in fine for one in (value if isinstance(value, list) else [value]))
+            return any(map(_is_off, self.fine))
+        return all(one in self.fine for one in values)
 
 
 class WeightsSetting(_Part):
@@ -68,14 +61,6 @@ class WeightsSetting(_Part):
     when: dict[str, tuple[Any, ...]]
     is_: dict[str, Any] = Field(alias="is")
     alone: dict[str, Any] | None = None
-
-
-class LengthSetting(_Part):
-    """How a loss weights tokens: by the value of a setting, or always the same."""
-
-    setting: str | None = None
-    is_: dict[str, str] = Field(default={}, alias="is")
-    all: str | None = None
 
 
 class StepAndDraw(NamedTuple):
@@ -107,13 +92,8 @@ class Batch(_Part):
     unit: tuple[str, ...] = ()
     unless: dict[str, Any] = {}
     within: bool = False
-    passes: str | None = None
+    passes: tuple[str, ...] = ()
     typed: dict[str, tuple[str, ...]]
-
-    @property
-    def passed(self) -> tuple[str, ...]:
-        """The setting of the passes, if the trainer has one."""
-        return (self.passes,) if self.passes else ()
 
     def drawing(self, given: Mapping[str, Any]) -> tuple[str, ...]:
         """Name the settings that say how many completions are drawn together."""
@@ -122,8 +102,8 @@ class Batch(_Part):
 
     def is_known(self, given: Mapping[str, Any]) -> bool:
         """Whether settings say something of the batch, so that others are at defaults."""
-        names = {*self.step, *self.drawn, self.drawn_in_all} - {"size", None}
-        return any(given.get(name) is not None for name in names if name)
+        names = (*self.step, *self.drawn, self.drawn_in_all or "")
+        return any(given.get(name) is not None for name in names)
 
 
 class Trainer(_Part):
@@ -135,12 +115,11 @@ class Trainer(_Part):
     size: str
     least: int = 1
     like: str | None = None
-    apart: tuple[str, ...] = ()
     file: str | None = None
     assumed: dict[str, Any] = {}
     settings: dict[str, SettingRow]
     estimators: tuple[WeightsSetting, ...]
-    length: LengthSetting
+    length: dict[str, dict[str, str | None]]
     batch: Batch
     writes: tuple[str, str]
     lines: dict[str, str]
@@ -163,6 +142,10 @@ class Trainer(_Part):
         listed = read_text(NAMES / self.names).split() if self.names else ()
         return frozenset(listed) | frozenset(self.spellings)
 
+    def owns(self, name: str) -> bool:
+        """Whether a name is one of its settings, of the table or not."""
+        return name.replace("-", "_") in self.own_names
+
     def find(self, name: str) -> str | None:
         """Find the setting that a name stands for; None if it is no row of the table."""
         return self.spellings.get(name.replace("-", "_"))
@@ -172,8 +155,7 @@ class Trainer(_Part):
         row = self.settings[name]
         if given.get(name) is None and row.same_as:
             return self.value(row.same_as, given)
-        value = given.get(name, row.default)
-        return row.reads.get(value, value) if isinstance(value, bool | str | int) else value
+        return given.get(name, row.default)
 
     def match(self, given: Mapping[str, Any]) -> WeightsSetting | None:
         """Find the row of the estimator that settings compute, if there is one."""
@@ -192,9 +174,10 @@ class Trainer(_Part):
         self, weights: Mapping[str, Any], given: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Add how the loss weights tokens to weights that do not say it."""
-        setting = self.length.setting
-        length = self.length.all or self.length.is_[self.value(setting or "", given)]
-        return ({} if length == "none" else {"length": length}) | {**weights}
+        for name, kinds in self.length.items():
+            if kind := kinds[self.value(name, given)]:
+                return {"length": kind, **weights}
+        return {**weights}
 
     def _multiply(self, names: tuple[str, ...], size: int, given: Mapping[str, Any]) -> int:
         """Multiply settings that are whole numbers; `size` is the group's."""
@@ -208,7 +191,7 @@ class Trainer(_Part):
         drawn = self._multiply(batch.drawing(given), size, given)
         unit = 1 if free else self._multiply(batch.unit, size, given)
         step = min(step, drawn) if batch.within and free else step
-        return StepAndDraw(step, drawn, unit, self._multiply(batch.passed, size, given))
+        return StepAndDraw(step, drawn, unit, self._multiply(batch.passes, size, given))
 
     def write(self, settings: Mapping[str, Any]) -> str:
         """Write settings as they are typed."""

@@ -23,7 +23,7 @@ from mse_lab.config.given_settings import (
 from mse_lab.config.probe_files import parse_as
 from mse_lab.config.schema import EstimatorEntry, Probe, Training
 from mse_lab.config.trainers import TRAINERS, SettingRow, StepAndDraw, Trainer
-from mse_lab.errors import InputError, nearest, shown
+from mse_lab.errors import InputError, is_count, nearest, shown
 
 
 class Setting(NamedTuple):
@@ -55,8 +55,8 @@ class _Reading(NamedTuple):
     trainer: Trainer
     values: Mapping[str, Any]  # Those of the table.
     where: str  # Names their source in messages.
-    complete: bool = False  # Whether what is not there is at its default.
-    estimator: EstimatorEntry | None = None  # Weights instead of the trainer's.
+    complete: bool  # Whether what is not there is at its default.
+    estimator: EstimatorEntry | None  # Weights instead of the trainer's.
 
     def value(self, name: str) -> Any:
         return self.trainer.value(name, self.values)
@@ -90,10 +90,26 @@ class _Reading(NamedTuple):
     def whole(self, name: str) -> int:
         """Read a whole number from 1."""
         value = self.value(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not is_count(value):
             remedy = ", or --G" if name == self.trainer.size else ""
             raise self.refuse(f"{name} = {shown(value)}: give a number above zero{remedy}")
-        return value
+        return int(value)
+
+
+def _refuse_values(reading: _Reading) -> None:
+    """Refuse values that the trainer does not take, and those that are not worked out."""
+    title = reading.trainer.title
+    for name, row in reading.trainer.settings.items():
+        value, fault = reading.value(name), ""
+        if isinstance(value, list) and not row.many:
+            fault = "takes one value"
+        elif isinstance(value, str) and "${" in value:
+            fault = "a reference; give the file with values, which the trainer saves"
+        elif row.takes and value not in row.takes:
+            known = [one for one in row.takes if isinstance(one, str)]
+            fault = f"{title} takes no such; {nearest(str(value), known)}"
+        if fault:
+            raise reading.refuse(f"{name} = {shown(value)}: {fault}")
 
 
 def _group_size(reading: _Reading) -> int:
@@ -109,22 +125,6 @@ def _group_size(reading: _Reading) -> int:
             "completions of a prompt; give two or more, or another estimator"
         )
     return size
-
-
-def _refuse_values(reading: _Reading) -> None:
-    """Refuse values that the trainer does not take, and those that are not worked out."""
-    for name, row in reading.trainer.settings.items():
-        value = reading.value(name)
-        if isinstance(value, str) and "${" in value:
-            raise reading.refuse(
-                f"{name} = {shown(value)}: a reference; give the file with values, which "
-                "the trainer saves"
-            )
-        if row.takes and value not in row.takes:
-            hint = nearest(str(value), [*map(str, row.takes)])
-            raise reading.refuse(
-                f"{name} = {shown(value)}: {reading.trainer.title} takes no such; {hint}"
-            )
 
 
 def _settle(reading: _Reading) -> _Reading:
@@ -149,7 +149,7 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
     """Refuse a batch that the trainer would refuse."""
     trainer, batch = reading.trainer, reading.trainer.batch
     drawing = batch.drawing(reading.values)
-    for name in (*batch.step, *drawing, *batch.unit, *batch.passed):
+    for name in (*batch.step, *drawing, *batch.unit, *batch.passes):
         if name != "size":
             reading.whole(name)
     twice = [one for one in batch.drawn if one in reading.values and one in batch.typed]
@@ -174,11 +174,9 @@ def _refuse_batch(reading: _Reading, size: int) -> None:
         )
 
 
-def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
+def _completions(reading: _Reading, size: int, stated: int | None) -> int | None:
     """Find N, the completions of a step: whole groups; None where it is not known."""
     trainer, step = reading.trainer, stated
-    if stated is not None and (not isinstance(stated, int) or stated < 1):
-        raise reading.refuse(f"completions_per_step = {stated}: give a number above zero")
     if trainer.batch.is_known(reading.values):
         step = trainer.count(size, reading.values).distinct
     if stated not in (None, step):
@@ -196,12 +194,11 @@ def _completions(reading: _Reading, size: int, stated: Any) -> int | None:
 def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
     """Say where a batch is stepped on more than once, and by which settings."""
     batch, counts = reading.trainer.batch, reading.trainer.count(size, reading.values)
-    passes = math.prod(map(reading.value, batch.passed))
-    updates = passes * counts.drawn / counts.step
+    updates = counts.passes * counts.drawn / counts.step
     drawing, stepping = batch.drawing(reading.values), [*batch.step]
     both = {*drawing} & {*stepping}
     named = [one for one in (*drawing, *stepping) if one not in both]
-    named += batch.passed if passes != 1 else ()
+    named += batch.passes if counts.passes != 1 else ()
     if updates > 1 and {*named} & {*reading.values}:
         yield f"{math.ceil(updates)} updates a batch ({reading.list(named)})"
 
@@ -215,7 +212,7 @@ def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
         return None if alike else " (the probe has no adapter)"
     section, _, key = row.probe.partition(".")
     of_probe = getattr(getattr(probe, section), key)
-    unknown = value is None and "fine" not in row.model_fields_set
+    unknown = value is None and row.fine is None
     alike = unknown or (value or None) == (of_probe or None)
     return None if alike else f" (the probe's {key} is {of_probe})"
 
@@ -225,7 +222,7 @@ def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
     rows = reading.trainer.settings
     for name, row in rows.items():
         value, is_set = reading.value(name), name in reading.values
-        acts = all(map(reading.value, row.with_))
+        acts = row.with_ is None or reading.value(row.with_)
         compared = probe is not None and row.probe is not None
         if not acts or (compared and not (reading.complete or is_set)):
             continue
@@ -249,39 +246,15 @@ def _estimator(reading: _Reading, size: int) -> EstimatorEntry | None:
     return entry if whole == named else whole
 
 
-def _interpret(
-    name: str,
-    reading: _Reading,
-    stated: Any,
-    probe: Probe | None,
-    *,
-    given: bool = False,
-) -> Setting:
-    """Say what settings amount to; `stated` are the completions of a step, if given."""
-    trainer, values = reading.trainer, reading.values
-    _refuse_values(reading)
-    size = _group_size(reading)
-    _refuse_batch(reading, size)
-    matched = trainer.match(values)
+def _named(reading: _Reading) -> str:
+    """Name the settings that say what is trained with."""
+    trainer = reading.trainer
+    matched = trainer.match(reading.values)
     rows = [matched] if matched else trainer.estimators
-    weighing = [one for weights in rows for one in weights.when]
-    says = [trainer.size, *([] if reading.estimator else weighing)]
-    says += [trainer.length.setting] if trainer.length.setting else []
-    says += trainer.batch.step if trainer.batch.is_known(values) else []
-    named = [reading.list(says, default="")]
-    named += [f"estimator = {reading.estimator}"] if reading.estimator else []
-    uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe))
-    return Setting(
-        trainer=name,
-        group_size=size,
-        estimator=_estimator(reading, size),
-        named=", ".join(named),
-        given=given,
-        uncounted=uncounted if given else (),
-        elsewhere=reading.list(reading.elsewhere),
-        completions_per_step=_completions(reading, size, stated),
-        values=values,
-    )
+    weighing = [] if reading.estimator else [one for row in rows for one in row.when]
+    steps = trainer.batch.step if trainer.batch.is_known(reading.values) else ()
+    said = reading.list([trainer.size, *weighing, *trainer.length, *steps], default="")
+    return f"{said}, estimator = {reading.estimator}" if reading.estimator else said
 
 
 def find_setting(training: Training | None, probe: Probe | None = None) -> Setting:
@@ -289,8 +262,7 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
 
     Sampling and adapter are compared with those of a `probe`, if it is given.
     """
-    if training is None:
-        return DEFAULT
+    training = training or Training()
     name = training.trainer
     where = training.config or ("training" if training.words is None else "--training")
     read = read_given(training.config, training.words, TRAINERS[name])
@@ -308,8 +280,22 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     reading = _Reading(trainer, values, where, bool(read), training.estimator)
     if training.config is not None or trainer.file in read:
         reading = _settle(reading)
+    _refuse_values(reading)
+    size = _group_size(reading)
+    _refuse_batch(reading, size)
     given = bool(read or typed or training.estimator)
-    return _interpret(name, reading, training.completions_per_step, probe, given=given)
+    uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe))
+    return Setting(
+        trainer=name,
+        group_size=size,
+        estimator=_estimator(reading, size),
+        named=_named(reading),
+        given=given,
+        uncounted=uncounted if given else (),
+        elsewhere=reading.list(reading.elsewhere),
+        completions_per_step=_completions(reading, size, training.completions_per_step),
+        values=reading.values,
+    )
 
 
 def interpret(
@@ -325,20 +311,17 @@ def interpret(
     known = {
         key: one for key, one in values.items() if key in rows and rows[key].probe is None
     }
-    reading = _Reading(TRAINERS[name], known, name, estimator=estimator)
-    return _interpret(name, reading, None, None, given=True)
+    return find_setting(Training(trainer=name, estimator=estimator, **known))
 
 
 def read_training(values: Mapping[str, Any] | None) -> Setting:
     """Say what a mapping, as in a probe's `training`, amounts to."""
-    if values is None:
-        return DEFAULT
     example = "{'trainer': 'trl', 'num_generations': 8}"
-    return find_setting(parse_as(Training, values, "training", example))
+    given = {} if values is None else values
+    return find_setting(parse_as(Training, given, "training", example))
 
 
-# TRL as it comes.
-DEFAULT = _interpret("trl", _Reading(TRAINERS["trl"], {}, "TRL"), None, None)
+DEFAULT = find_setting(None)  # TRL as it comes.
 
 
 class Change(NamedTuple):
