@@ -109,11 +109,13 @@ def with_rewards(pools, change):
 def make_sample(rewards_N, score_ND, scored_K):
     """The sample of one prompt by the scores of all its completions."""
     score_KD = score_ND[scored_K]
+    vectors_MD = kept_weights(rewards_N, scored_K) @ score_KD
     return PromptSample(
         rewards_N=rewards_N,
         scored_K=scored_K,
         gram_KK=score_KD @ score_KD.T,
-        vectors_MD=kept_weights(rewards_N, scored_K) @ score_KD,
+        gradient_D=vectors_MD[0],
+        inner_MF=vectors_MD[1:],
         lengths_N=np.ones(len(rewards_N), dtype=np.int64),
         logit_norms2_N=np.sqrt((score_ND**2).sum(-1)),
     )

@@ -28,7 +28,8 @@ A sum of scores with other weights that depend on the rewards and sum to zero is
 V - 1 vectors, V the number of different rewards: the gradient, and for each reward but the
 least and the largest its mean score less that of the least. These are kept, so that what
 any loss makes of the completions is known afterwards (`subgroups.py`); for rewards of two
-values it is the gradient alone.
+values it is the gradient alone. All but the gradient are folded: there may be as many as
+completions, and 8,192 of them shall take less than 200 MB.
 
 Where some are not differentiated, each K_ii stands for n_z / k_z completions, and each K_ik
 for the pairs of the same two rewards that were drawn, over those that were differentiated.
@@ -52,6 +53,24 @@ from mse_lab.mse.moments import OnePoolMoments
 # two.
 LEAST_COMPLETIONS, LEAST_OF_A_REWARD = 4, 2
 
+# Numbers of a folded sketch, and of one before. Folding adds buckets FOLDED apart, which is
+# a hash to fewer of them, whose rows are longer: by `scores/sketches.py` the error of a
+# product is some sqrt(1/FOLDED) of the product of the norms, and at most sqrt(6/FOLDED).
+FOLDED = 3641
+SKETCHED = 9 * FOLDED
+
+
+def fold(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Add up the buckets of sketches, (..., 9 F), into F; whole vectors stay as they are.
+
+    >>> fold(np.ones((0, SKETCHED))).shape, fold(np.array([1.0, 2.0]))
+    ((0, 3641), array([1., 2.]))
+    """
+    if vectors.shape[-1] != SKETCHED:
+        return vectors
+    parts = vectors.reshape(*vectors.shape[:-1], SKETCHED // FOLDED, FOLDED)
+    return np.asarray(parts.sum(-2))
+
 
 @dataclass(frozen=True, eq=False)
 class PromptSample:
@@ -60,8 +79,8 @@ class PromptSample:
     rewards_N: Floats  # Rewards Z of all N completions drawn.
     scored_K: Ints  # Indices of the K that were differentiated, ascending.
     gram_KK: Floats  # <W_i, W_j> of those, float64.
-    # Sums of the scores by `kept_weights`, whole vectors or sketches; the gradient's first.
-    vectors_MD: NDArray[np.float32]
+    gradient_D: NDArray[np.float32]  # Unbiased for g; whole, or a sketch.
+    inner_MF: NDArray[np.float32]  # The other sums of scores by `kept_weights`, folded.
     lengths_N: Ints  # Tokens of each completion, end token included.
     logit_norms2_N: Floats  # As in `Pools`; NaN where not recorded.
 
@@ -80,27 +99,15 @@ class PromptSample:
         """What was worked out by this block, whatever others there are."""
         return {}
 
-    @property
-    def gradient_D(self) -> NDArray[np.float32]:
-        """Unbiased for g."""
-        return self.vectors_MD[0]
-
-    def weighted_sum(self, weights_N: Floats) -> NDArray[np.float32] | None:
-        """Sum the scores with weights that equal rewards share and that sum to zero.
-
-        None where too few vectors were kept.
-        """
-        values, first, counts = np.unique(
-            self.rewards_N, return_index=True, return_counts=True
-        )
-        if len(self.vectors_MD) < len(values) - 1:
-            return None
+    def weighted_sum(self, weights_N: Floats) -> NDArray[np.float32]:
+        """Sum scores, folded, with weights of zero sum that equal rewards share."""
+        _, first, counts = np.unique(self.rewards_N, return_index=True, return_counts=True)
         apart_N = gradient_weights(self.rewards_N, np.arange(self.completions))
         # Of completions with the largest reward only the gradient has scores.
         scale = divide(weights_N[first[-1]], apart_N[first[-1]])
         rest_V = counts * (weights_N - scale * apart_N)[first]
-        factors_M = np.array([scale, *rest_V[1:-1]], dtype=np.float32)
-        return np.asarray(factors_M @ self.vectors_MD[: len(factors_M)])
+        inner_F = rest_V[1:-1].astype(np.float32) @ self.inner_MF
+        return np.asarray(np.float32(scale) * fold(self.gradient_D) + inner_F)
 
 
 def drawn_for_each(rewards_N: Floats, scored_K: Ints) -> Floats:

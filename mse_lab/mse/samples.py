@@ -26,6 +26,7 @@ from mse_lab.mse.moments import OnePoolMoments
 from mse_lab.mse.one_pool import (
     PromptSample,
     Stack,
+    fold,
     gradient_noise2,
     gradient_terms,
     sample_moments,
@@ -208,19 +209,20 @@ class Samples:
     def figures_of_loss(self, estimator: Estimator, size: int) -> LossFigures | None:
         """Evaluate an estimator of the rewards in groups of a size, by sub-groups.
 
-        None where a prompt has no block of more completions, or too few vectors are kept.
+        None where a prompt has no block of more completions.
         """
+        gradients = [fold(gradient_D) for gradient_D in self._gradients]
         tried = [
-            figures_of_prompt(blocks, shares, gradient_D, estimator, size)
-            for blocks, shares, gradient_D in zip(
-                self.blocks, self._shares, self._gradients, strict=True
+            figures_of_prompt(blocks, shares, gradient_F, estimator, size)
+            for blocks, shares, gradient_F in zip(
+                self.blocks, self._shares, gradients, strict=True
             )
         ]
         known = [one for one in tried if one is not None]
         if len(known) < len(tried):
             return None
         second_P, inner_P, norm2_P = np.array([one[:3] for one in known]).T
-        means, gradients = [one.mean_D for one in known], self._gradients
+        means = [one.mean_F for one in known]
         return LossFigures(
             second_P,
             inner_P,

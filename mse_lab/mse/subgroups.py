@@ -36,7 +36,7 @@ from mse_lab.arrays import Floats, Ints, divide
 from mse_lab.data.streams import stream
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import Groups
-from mse_lab.mse.one_pool import PromptSample
+from mse_lab.mse.one_pool import PromptSample, fold
 
 # All sub-groups up to here, else some as many at random: of 16 completions in groups of 8
 # they raise the variance of the mean by less than 1%.
@@ -120,18 +120,18 @@ def figures_of_block(sample: PromptSample, estimator: Estimator, size: int) -> B
 
 
 class PromptFigures(NamedTuple):
-    """What a loss makes of a prompt."""
+    """What a loss makes of a prompt; h is folded, as in `PromptSample.weighted_sum`."""
 
     second: float
     inner: float
     norm2: float
-    mean_D: NDArray[np.floating]  # h.
+    mean_F: NDArray[np.floating]  # h.
 
 
 def figures_of_prompt(
     blocks: Sequence[PromptSample],
     shares: Floats,
-    gradient_D: NDArray[np.floating],
+    gradient_F: NDArray[np.floating],
     estimator: Estimator,
     size: int,
 ) -> PromptFigures | None:
@@ -140,12 +140,12 @@ def figures_of_prompt(
     Args:
         blocks: All of the prompt's blocks.
         shares: Of each in the prompt's completions.
-        gradient_D: The sum over blocks of their shares of gradients.
+        gradient_F: The sum over blocks of their shares of gradients, folded.
         estimator: Of the rewards alone.
         size: G.
 
     Returns:
-        Averages over these blocks; None without any, or where one keeps too few vectors.
+        Averages over these blocks; None without any.
     """
     index = [at for at, block in enumerate(blocks) if block.completions > size]
     large, shares_B = [blocks[at] for at in index], shares[index]
@@ -153,23 +153,28 @@ def figures_of_prompt(
         if (estimator, size) not in block.kept:
             block.kept[estimator, size] = figures_of_block(block, estimator, size)
     figures: list[BlockFigures] = [block.kept[estimator, size] for block in large]
-    parts = [
-        block.weighted_sum(one.weights_N) for block, one in zip(large, figures, strict=True)
-    ]
-    means = [part_D for part_D in parts if part_D is not None]
-    if not means or len(means) < len(parts):
+    if not large:
         return None
-    weights_B, means_BD = shares_B / shares_B.sum(), np.stack(means)
+    means_BF = np.stack(
+        [
+            block.weighted_sum(one.weights_N)
+            for block, one in zip(large, figures, strict=True)
+        ]
+    )
+    weights_B = shares_B / shares_B.sum()
     second_B, inner_B, norm2_B = np.array([one[:3] for one in figures]).T
     # Products of two blocks have no bias; instead of one's with itself stand its figures.
-    norm2_B -= [mean_D @ mean_D for mean_D in means_BD]
-    inner_B -= [one @ block.gradient_D for one, block in zip(means, large, strict=True)]
-    mean_D = weights_B @ means_BD
+    norm2_B -= [mean_F @ mean_F for mean_F in means_BF]
+    inner_B -= [
+        mean_F @ fold(block.gradient_D)
+        for mean_F, block in zip(means_BF, large, strict=True)
+    ]
+    mean_F = weights_B @ means_BF
     return PromptFigures(
         second=weights_B @ second_B,
-        inner=mean_D @ gradient_D + (weights_B * shares_B) @ inner_B,
-        norm2=mean_D @ mean_D + weights_B**2 @ norm2_B,
-        mean_D=mean_D,
+        inner=mean_F @ gradient_F + (weights_B * shares_B) @ inner_B,
+        norm2=mean_F @ mean_F + weights_B**2 @ norm2_B,
+        mean_F=mean_F,
     )
 
 

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.first_prompt import describe_completion
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
-from mse_lab.formatting import with_interval
+from mse_lab.formatting import byte_size, with_interval
 from mse_lab.mse.loss import completions_needed
 from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
@@ -46,7 +46,7 @@ from mse_lab.run.looks import (
 from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
-from mse_lab.run.sample import sample_batch
+from mse_lab.run.sample import kept_bytes, sample_batch
 from mse_lab.run.subject import Subject
 
 # The most completions that are drawn where nobody says how many.
@@ -264,7 +264,10 @@ def sample_until(
             return sample_batch(subject, batch, checked=order[0])
 
         line.write(subject.first_prompt)
-        line.write(lambda: [f"drawing ends with the verdict, or at {most:,} completions"])
+        blocks = chain.from_iterable(possible[-1].items(order))
+        kept = kept_bytes(subject.policy.size, (end - start for _, start, end in blocks))
+        ends = f"drawing ends with the verdict, or at {most:,} completions"
+        line.write(lambda: [f"{ends}, {byte_size(kept)} of scores at most"])
         lengths = list(map(len, subject.tokens))
         drawn = processes.agree(partial(_drawn_before, possible, order, store), int)
         for look in takewhile(deadline.allows, possible[drawn:]):

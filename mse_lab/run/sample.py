@@ -6,6 +6,8 @@ run that used them again would be measured on completions chosen to agree with t
 A run's pools have other uniform numbers, so that it verifies the advice independently.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -13,7 +15,14 @@ from torch import Tensor
 from mse_lab.arrays import Floats
 from mse_lab.data.streams import stream
 from mse_lab.mse.measurement import SampledPrompt
-from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
+from mse_lab.mse.one_pool import (
+    FOLDED,
+    SKETCHED,
+    PromptSample,
+    choose_scored,
+    fold,
+    kept_weights,
+)
 from mse_lab.policy.completions import Completions
 from mse_lab.run.looks import MOST_SCORED
 from mse_lab.run.loop import Batch
@@ -24,8 +33,25 @@ from mse_lab.run.subject import Subject
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import add_weighted_gradients
 from mse_lab.scores.score_block import Scores, Scoring, score_block
+from mse_lab.scores.sketches import Keeper, Sketch, Whole
 
 POOL = "advice"
+
+
+def _keeper(subject: Subject) -> Keeper:
+    """Make what keeps a sum of scores: whole, if it is short, or as a sketch."""
+    policy = subject.policy
+    if policy.size <= FOLDED:
+        return Whole(policy.parameters)
+    return Sketch(policy.parameters, subject.probe.seed, SKETCHED)
+
+
+def kept_bytes(parameters: int, blocks: Iterable[int]) -> int:
+    """Bound the bytes of blocks of so many completions: no two rewards may be equal."""
+    gradient, inner = SKETCHED, FOLDED
+    if parameters <= FOLDED:
+        gradient = inner = parameters
+    return sum(4 * (gradient + count * inner) + 8 * count**2 for count in blocks)
 
 
 def _score(
@@ -35,7 +61,7 @@ def _score(
 
     def act(how: Scoring) -> tuple[Scores, NDArray[np.float32]]:
         # New sums for each attempt: a pass that runs out of memory leaves parts of them.
-        weighted = [Weighted(weights_K, subject.keeper()) for weights_K in weights_MK]
+        weighted = [Weighted(weights_K, _keeper(subject)) for weights_K in weights_MK]
         policy, tokens = subject.policy, subject.tokens[index]
         scores = score_block(policy, tokens, scored, None, how=how, weighted=weighted)
         return scores, np.stack([one.keeper.vector for one in weighted])
@@ -54,7 +80,7 @@ def _gradient_gap(
     policy, tokens = subject.policy, subject.tokens[index]
 
     def differentiate(most: int) -> NDArray[np.float32]:
-        keeper = subject.keeper()
+        keeper = _keeper(subject)
 
         def add(name: str, gradient: Tensor) -> None:
             keeper.add(name, [gradient])
@@ -80,7 +106,7 @@ def sample_prompt(
     """
     rng = stream(subject.probe.seed, "scored", subject.prompts[index].id, str(start))
     scored_K = choose_scored(pool.rewards_N, MOST_SCORED, rng)
-    weights_MK = kept_weights(pool.rewards_N, scored_K)[: subject.most_vectors]
+    weights_MK = kept_weights(pool.rewards_N, scored_K)
     scored = pool.completions[scored_K]
     scores, vectors_MD = _score(subject, index, scored, weights_MK)
     refuse_scores(subject, index, scores, start + scored_K)
@@ -91,7 +117,8 @@ def sample_prompt(
         rewards_N=pool.rewards_N,
         scored_K=scored_K,
         gram_KK=scores.gram_NN,
-        vectors_MD=vectors_MD,
+        gradient_D=vectors_MD[0],
+        inner_MF=fold(vectors_MD[1:]),
         lengths_N=pool.completions.lengths_N,
         logit_norms2_N=logit_norms2_N,
     )

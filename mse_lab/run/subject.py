@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from mse_lab.policy.policy import Policy
     from mse_lab.run.memory import Memory
     from mse_lab.scores.reference import Gradient
-    from mse_lab.scores.sketches import Keeper
 
 # Keys of a probe on which no draw and no score depends.
 NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}
@@ -114,25 +113,13 @@ class Subject:
 
         return vectors_fit(len(self.prompts), self.policy.size)
 
-    @property
-    def most_vectors(self) -> int:
-        """How many vectors a block of completions keeps at most, with graded rewards."""
-        from mse_lab.scores.sketches import most_vectors
-
-        return most_vectors(len(self.prompts), self.policy.size)
-
-    def keeper(self) -> "Keeper":
-        """Make what keeps one gradient."""
-        from mse_lab.scores.sketches import Sketch, Whole
-
-        if self.keeps_whole:
-            return Whole(self.policy.parameters)
-        return Sketch(self.policy.parameters, self.probe.seed)
-
     def keep(self, gradient: "Gradient") -> NDArray[float32]:
         """Reduce a reference vector to what is kept of it when its prompt is done."""
+        from mse_lab.scores.sketches import Sketch, Whole
+
+        parameters, seed = self.policy.parameters, self.probe.seed
         # A prompt may leave out parameters that another uses, such as an expert's.
-        kept = self.keeper()
+        kept = Whole(parameters) if self.keeps_whole else Sketch(parameters, seed)
         for name, part in gradient.items():
             kept.add(name, [part])
         return kept.vector

@@ -52,16 +52,6 @@ def vectors_fit(prompts: int, parameters: int) -> bool:
     return 4 * prompts * parameters <= EXACT_BYTES
 
 
-def most_vectors(prompts: int, parameters: int) -> int:
-    """How many vectors a prompt may keep: as many sketches as it has completions.
-
-    Of whole ones the prompts' together take four times `EXACT_BYTES` at most.
-    """
-    if not vectors_fit(prompts, parameters):
-        return BUCKETS
-    return EXACT_BYTES // (prompts * parameters)
-
-
 def _starts(parameters: Mapping[str, Tensor]) -> tuple[dict[str, int], int]:
     """Give the place of each parameter in the vector of all, and the vector's size."""
     sizes = [parameter.numel() for parameter in parameters.values()]

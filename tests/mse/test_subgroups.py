@@ -223,9 +223,3 @@ def test_what_is_not_known():
         assert find_aims(table, entry, [4]) == {}
     few = Samples.of([*design.sample(rng, 8)[:2], design.sample(rng, 4)[2]])
     assert find_aims(table_of(few), TRL, [4]) == {}
-    # Nor where a block kept its gradient alone, for want of memory.
-    poor = [
-        type(one)(**vars(one) | {"vectors_MD": one.vectors_MD[:1]})
-        for one in design.sample(rng, 8)
-    ]
-    assert find_aims(table_of(Samples.of(poor)), TRL, [4]) == {}

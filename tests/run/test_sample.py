@@ -1,5 +1,6 @@
 """A prompt's sample: the same numbers whatever else is measured, and exact ones."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -10,10 +11,13 @@ from changed_subjects import changed
 from models import draw
 from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
+from mse_lab.mse import one_pool
 from mse_lab.mse.one_pool import gradient_weights
 from mse_lab.run import sample as sampling
+from mse_lab.run.advise import DEFAULT_BUDGET
+from mse_lab.run.looks import looks
 from mse_lab.run.memory import Fallbacks
-from mse_lab.run.sample import POOL, sample_batch
+from mse_lab.run.sample import POOL, kept_bytes, sample_batch
 from mse_lab.scores.score_block import Scoring
 from plain_scores import plain_scores
 
@@ -91,6 +95,30 @@ def test_blocks_are_parts_of_the_same_completions(subject):
         block = sample_prompt(subject, 0, range(part.start, part.stop)).sample
         np.testing.assert_array_equal(block.rewards_N, whole.rewards_N[part])
         np.testing.assert_allclose(block.gram_KK, whole.gram_KK[part, part], rtol=1e-6)
+
+
+@pytest.mark.parametrize("folded", [3641, 1])
+def test_what_is_kept_is_bounded(subject, monkeypatch, folded):
+    """Whole vectors and sketches, of rewards that are all different."""
+    for module in (sampling, one_pool):
+        monkeypatch.setattr(module, "FOLDED", folded)
+        monkeypatch.setattr(module, "SKETCHED", 9 * folded)
+    rewards = (n / 7 for n in itertools.count())
+    graded = changed(subject, reward=lambda text, row: next(rewards))
+    sample = sample_prompt(graded, 0, range(8)).sample
+    assert len(sample.inner_MF) == 6
+    kept = sum(part.nbytes for part in (sample.gradient_D, sample.inner_MF, sample.gram_KK))
+    # As many vectors as completions are counted, where two fewer are beside the gradient.
+    spare = 2 * sample.inner_MF[0].nbytes
+    assert kept_bytes(subject.policy.size, [8]) == kept + spare
+
+
+@pytest.mark.parametrize("parameters", [3641, 3642, 10**6])
+@pytest.mark.parametrize("prompts", [20, 60, 1000])
+def test_an_advice_keeps_less_than_200_mb(parameters, prompts):
+    blocks = itertools.chain(*looks(prompts, DEFAULT_BUDGET)[-1].items(range(prompts)))
+    sizes = [end - start for _, start, end in blocks]
+    assert kept_bytes(parameters, sizes) < 200e6
 
 
 def test_completions_are_not_those_of_a_run(subject):
