@@ -243,12 +243,12 @@ def make_policy(
 def _refuse_acausal(policy: Policy, location: Location) -> None:
     """Refuse a model in which a token changes the logits before it."""
     tokens = torch.tensor([[0, 1, 0], [0, 1, policy.vocabulary - 1]], device=policy.device)
-    # The first forward passes, without and with a cache.
+    # The first forward passes: into a cache, if the model can use one, and on from there.
     with loading(location, "the model"):
-        logits = policy.logits(tokens, kept=0).float()
         cache = policy.empty_cache()
-        for part in (tokens[:, :2], tokens[:, 2:]) if cache is not None else ():
-            policy.logits(part, cache, kept=1)
+        logits = policy.logits(tokens, cache, kept=0).float()
+        if cache is not None:
+            policy.logits(tokens[:, :1], cache, kept=1)
     if logits.isnan().any():
         raise location.refuse(
             "its logits are NaN", "give a whole checkpoint, or model.dtype=float32"

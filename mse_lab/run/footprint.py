@@ -8,6 +8,7 @@ start and in every process, and no architecture needs a formula.
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,9 +77,14 @@ def _nbytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dict[str, int]:
-    """Score completions; count what is kept in all, and the most that one layer keeps."""
+def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dict[str, Any]:
+    """Score completions; count what is kept in all, and the most that one layer keeps.
+
+    By the same pass, say whether the head can be run in slices.
+    """
     meter, inputs, kept, factors = _Meter(policy.model), 0, [0], [0]
+    model, head = policy.model, policy.model.get_output_embeddings()
+    first: list[Tensor] = []  # Of the first token: what the head is given, its logits.
 
     def enter(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
         nonlocal inputs
@@ -93,8 +99,13 @@ def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dic
     def leave(*_: object) -> None:
         kept[-1] += meter.total
 
+    def note(tensor: Tensor) -> None:
+        first.append(tensor[:, :1].detach().clone())
+
     with ExitStack() as hooks:
-        for layer in decoder_layers(policy.model):
+        hooks.enter_context(head.register_forward_pre_hook(lambda _, given: note(*given)))
+        hooks.enter_context(model.register_forward_hook(lambda *call: note(call[2].logits)))
+        for layer in decoder_layers(model):
             hooks.enter_context(layer.register_forward_pre_hook(enter))
             for module in layer.modules():
                 if list(module.parameters(recurse=False)):
@@ -107,27 +118,22 @@ def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dic
         "inputs": inputs,
         "layer": max(kept),
         "factors": max(factors),
+        "sliceable": type(head) is nn.Linear and _can_slice(policy, *first),
     }
 
 
-def _can_slice(policy: Policy, prompt: list[int]) -> bool:
-    """Whether logits computed in slices equal the logits, on the prompt's last token."""
-    if type(policy.model.get_output_embeddings()) is not nn.Linear:
-        return False
-    head = SlicedHead(policy)
-    tokens = torch.tensor([prompt], device=policy.device)
-    with torch.no_grad():
-        whole = policy.log_probabilities(policy.model(tokens, logits_to_keep=1).logits)
-        with head.capturing() as hidden:
-            policy.model(tokens, logits_to_keep=1)
-        middle = whole.shape[-1] // 2
-        try:
-            parts = [
-                head.logits(hidden[0], part)[1]
-                for part in (slice(0, middle), slice(middle, whole.shape[-1]))
-            ]
-        except (AttributeError, RuntimeError, TypeError):
-            return False  # a model that cannot be run from its last hidden states
+@torch.no_grad()
+def _can_slice(policy: Policy, hidden: Tensor, logits: Tensor) -> bool:
+    """Whether logits computed in slices from hidden states equal the logits."""
+    head, whole = SlicedHead(policy), policy.log_probabilities(logits)
+    hidden, middle = hidden.to(head.module.weight.device), whole.shape[-1] // 2
+    try:
+        parts = [
+            head.logits(hidden, part)[1]
+            for part in (slice(0, middle), slice(middle, whole.shape[-1]))
+        ]
+    except (AttributeError, RuntimeError, TypeError):
+        return False  # a model that cannot be run from its last hidden states
     again = torch.log_softmax(torch.cat(parts, -1), -1).to(whole.device)
     return again.shape == whole.shape and bool(torch.allclose(again, whole, atol=1e-2))
 
@@ -161,6 +167,5 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
         reference=meter.total + new_tokens * logits,
         drawing=read + 2 * logits,
         largest=4 * max(each.numel() for each in policy.parameters.values()),
-        sliceable=_can_slice(policy, prompt),
         **layers,
     )
