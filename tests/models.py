@@ -7,6 +7,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from mse_lab.data.location import Location
 from mse_lab.policy import sampling
 from mse_lab.policy.policy import Policy
 
@@ -144,6 +145,7 @@ def random_policy(architecture="qwen2", dtype=torch.float64, ends=(1, 2), **opti
         end_tokens=ends,
         temperature=0.8,
         parameters=dict(model.named_parameters()),
+        location=Location("model", architecture),
     )
 
 

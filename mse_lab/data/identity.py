@@ -28,12 +28,6 @@ UNKNOWN_IDENTITY = (
     "unknown: "  # Start of an identity that cannot be determined; the reason follows.
 )
 
-# Files of a checkpoint that decide what it computes, and those that its trainer leaves.
-DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
-TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
-
-BLOCK = 2**20  # Bytes that are read at a time.
-
 
 def digest(value: Any) -> str:
     """Hash nested lists, mappings, texts and numbers."""
@@ -99,52 +93,6 @@ def identify_prompts(prompts: Sequence["Prompt"]) -> dict[str, str]:
     rows = [plain_text(one, [one.text, dict(one.record)]) for one in prompts]
     text = f"[{', '.join(rows)}]"
     return {"set of prompts": hashlib.sha256(text.encode()).hexdigest()}
-
-
-class Checkpoint(Protocol):
-    """Where a checkpoint lies: in a folder, or a repository of the Hub."""
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder; None if it is not fetched yet."""
-
-    @property
-    def commit(self) -> str:
-        """The Hub's, if it was fetched from there."""
-
-    def cached(self, file: str) -> Path | None:
-        """Find one of its files in the Hub's cache."""
-
-    def refuse(self, reason: object, remedy: str) -> InputError:
-        """Say why it cannot be used."""
-
-
-def _digest_folder(folder: Path) -> str:
-    hashed = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file():
-            hashed.update(json.dumps([path.name, path.stat().st_size]).encode())
-            with path.open("rb") as file:
-                while block := file.read(BLOCK):
-                    hashed.update(block)
-    return f"sha256:{hashed.hexdigest()}"
-
-
-def identify_checkpoint(location: Checkpoint, file: str = "config.json") -> str:
-    """Identify a checkpoint by its commit (empty if not cached) or its folder's hash."""
-    if location.commit:
-        return location.commit
-    if location.folder is None:
-        cached = location.cached(file)
-        # The cache keeps a commit's files in `snapshots/<commit>`.
-        return cached.parent.name if cached is not None else ""
-    try:
-        return _digest_folder(location.folder)
-    except OSError as error:
-        name = Path(error.filename or "a file").name
-        raise location.refuse(
-            f"{name}: {error.strerror}", "give files that may be read"
-        ) from None
 
 
 class Coded(Protocol):

@@ -28,9 +28,9 @@ from mse_lab.data.prompts import (
     read_prompts,
 )
 from mse_lab.data.rewards import load_reward, reads_answer, try_reward
-from mse_lab.data.sources import is_hub_name, open_rows
+from mse_lab.data.sources import open_rows
 from mse_lab.errors import InputError, shorten, shown
-from mse_lab.records.plain_text import local_path, parse_json, read_text
+from mse_lab.records.plain_text import is_hub_name, local_path, parse_json, read_text
 
 TEXT = Path(__file__).with_name("new_probe.yaml")
 
@@ -159,9 +159,9 @@ def _find(model: str, file: str, root: Path) -> Path | None:
     """Find a file of a checkpoint on this machine, or None."""
     if folder := local_path(model, root):
         return folder / file if (folder / file).is_file() else None
-    from mse_lab.data.hub import Repository  # Late: only names of the Hub need it.
+    from mse_lab.data.location import Location  # Late: only names of the Hub need it.
 
-    return Repository("MODEL", model).cached(file)
+    return Location("MODEL", model).cached(file)
 
 
 def _settings(model: str, file: str, root: Path) -> dict[str, Any]:

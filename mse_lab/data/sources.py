@@ -8,7 +8,6 @@ revision that it has seen before.
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -22,19 +21,12 @@ from mse_lab.errors import InputError
 from mse_lab.records.plain_text import (
     STARTS,
     TABLES,
-    is_one_file,
+    is_hub_name,
     local_path,
     parse_json,
     read_text,
 )
 from mse_lab.records.rows import Faults, read_rows
-
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-def is_hub_name(name: str) -> bool:
-    """Whether a name that is not a local path may be a Hub name."""
-    return bool(_HUB_NAME.fullmatch(name)) and not is_one_file(name)
 
 
 class Row(NamedTuple):
@@ -131,10 +123,10 @@ def open_rows(prompts: Prompts, root: Path) -> tuple[str, Iterator[Row]]:
     elif is_hub_name(prompts.source):
         # Before the download: a missing library is refused at once.
         load_extra("datasets", "data", what)
-        from mse_lab.data.hub import Repository  # Late: few sources need it.
+        from mse_lab.data.location import Location  # Late: few sources need it.
 
         key = "prompts.source"
-        path = Repository(key, prompts.source, prompts.revision, "dataset").fetch()
+        path = Location(key, prompts.source, prompts.revision, "dataset").fetch()
     else:
         raise InputError(
             f"{what}: no such file; give a JSONL, or a Hub data set owner/name ({STARTS})"

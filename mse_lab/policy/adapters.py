@@ -18,10 +18,9 @@ from transformers.pytorch_utils import Conv1D
 
 from mse_lab.config.schema import FreshAdapter, Model
 from mse_lab.data.foreign_code import load_extra
-from mse_lab.data.identity import identify_checkpoint
+from mse_lab.data.location import Location, loading, locate
 from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, nearest
-from mse_lab.policy.location import Location, loading, locate
 
 SAVED, WEIGHTS = "adapter_config.json", "adapter_model"
 _PEFT = ("peft", "lora", "model.adapter")
@@ -56,7 +55,7 @@ def attach_adapter(
         model = _attach_fresh(model, adapter, seed)
         identity = f"drawn from seed {seed}"
     else:
-        identity = identify_checkpoint(adapter, SAVED)
+        identity = adapter.identify(SAVED)
         model = _attach_saved(model, adapter)
         refuse_variants(model, adapter)
     named = model.named_parameters()

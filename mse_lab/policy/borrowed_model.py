@@ -17,9 +17,9 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 
 from mse_lab.config.schema import Probe
+from mse_lab.data.location import Location
 from mse_lab.policy.adapters import refuse_variants
 from mse_lab.policy.checkpoint import is_quantised, refuse_forward
-from mse_lab.policy.location import InMemory
 from mse_lab.policy.policy import Policy, make_policy
 
 
@@ -69,7 +69,7 @@ def _is_part(model: nn.Module) -> bool:
     ) or any(isinstance(one, FullyShardedDataParallel) for one in model.modules())
 
 
-def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
+def _refuse_hooks(model: nn.Module, location: Location) -> None:
     """Refuse backward hooks: they may change the gradients and those of the checks."""
     # torch lists hooks under private names alone.
     kinds = ("_backward_hooks", "_backward_pre_hooks", "_post_accumulate_grad_hooks")
@@ -81,7 +81,7 @@ def _refuse_hooks(model: nn.Module, location: InMemory) -> None:
             )
 
 
-def _unwrap(model: Any, location: InMemory) -> Any:
+def _unwrap(model: Any, location: Location) -> Any:
     """Take a model out of PEFT's wrapper; its adapter stays in its layers."""
     adapted = hasattr(model, "peft_config") and hasattr(model, "get_base_model")
     if adapted:
@@ -106,7 +106,7 @@ def borrow_policy(config: Probe, model: Any, tokenizer: Any) -> Iterator[Policy]
 
     It is one of transformers, or PEFT's wrapper of one; `config.model` is not used.
     """
-    location = InMemory("model", type(model).__name__)
+    location = Location("model", type(model).__name__)
     model = _unwrap(model, location)
     named = dict(model.named_parameters())
     trained = {name: weight for name, weight in named.items() if weight.requires_grad}

@@ -16,9 +16,8 @@ import transformers
 
 from mse_lab.config.schema import Model
 from mse_lab.data.foreign_code import load_extra
-from mse_lab.data.identity import identify_checkpoint
+from mse_lab.data.location import Location, loading
 from mse_lab.errors import InputError
-from mse_lab.policy.location import Location, loading
 
 # Arguments of every `from_pretrained`; code in a checkpoint is never run.
 OPTIONS = {"local_files_only": True, "trust_remote_code": False}
@@ -46,7 +45,7 @@ def load_checkpoint(
 ) -> tuple[Any, Any, str]:
     """Load a checkpoint's model and tokenizer, and give its identity."""
     settings = load_settings(location)
-    identity = identify_checkpoint(location)  # Before the weights, which take longer.
+    identity = location.identify()  # Before the weights, which take longer.
     tokenizer = load_tokenizer(location)
     return load_model(location, settings, config, device), tokenizer, identity
 
@@ -66,7 +65,6 @@ def load_tokenizer(location: Location) -> Any:
     """Load a checkpoint's tokenizer."""
     tokenizer = _read(location, "the tokenizer", transformers.AutoTokenizer)
     with loading(location, "the tokenizer"):
-        tokenizer.name_or_path = location.name  # For messages, wherever it was read.
         empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
     # Without any file transformers makes an empty tokenizer for some architectures.
     if empty:

@@ -19,10 +19,10 @@ from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from mse_lab.config.schema import Probe
+from mse_lab.data.location import Location, loading, locate
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
 from mse_lab.policy.checkpoint import load_checkpoint
-from mse_lab.policy.location import Location, loading, locate
 from mse_lab.policy.stop_strings import StopStrings
 
 # Cache layers that keep nothing; transformers 5.17 has none.
@@ -61,6 +61,7 @@ class Policy:
     temperature: float  # Divides the logits.
     # The parameters that the score covers, by name; tied ones once.
     parameters: dict[str, nn.Parameter]
+    location: Location  # Names it in messages.
     # `model`, and `adapter` if there is one -> the Hub commit or a hash of the folder.
     identity: Mapping[str, str] = field(default_factory=dict)
     stops: StopStrings | None = None  # Texts, each of which ends a completion.
@@ -234,30 +235,31 @@ def make_policy(
         parameters=select_parameters(model, config.parameters, trained),
         identity=identity,
         stops=StopStrings.of(config.sampling.stop, tokenizer),
+        location=location,
     )
-    _refuse_acausal(policy, location)
+    _refuse_acausal(policy)
     return policy
 
 
 @torch.no_grad()
-def _refuse_acausal(policy: Policy, location: Location) -> None:
+def _refuse_acausal(policy: Policy) -> None:
     """Refuse a model in which a token changes the logits before it."""
     tokens = torch.tensor([[0, 1, 0], [0, 1, policy.vocabulary - 1]], device=policy.device)
     # The first forward passes: into a cache, if the model can use one, and on from there.
-    with loading(location, "the model"):
+    with loading(policy.location, "the model"):
         cache = policy.empty_cache()
         logits = policy.logits(tokens, cache, kept=0).float()
         if cache is not None:
             policy.logits(tokens[:, :1], cache, kept=1)
     if logits.isnan().any():
-        raise location.refuse(
+        raise policy.location.refuse(
             "its logits are NaN", "give a whole checkpoint, or model.dtype=float32"
         )
     change = (logits[0] - logits[1]).abs().amax(-1)
     # No bit should change; differences in a kernel's rounding are accepted.
     coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
     if change[:-1].max() > (0.02 if coarse else 0.001) * change[-1]:
-        raise location.refuse(
+        raise policy.location.refuse(
             f"{type(policy.model).__name__} is not causal: a token changes the predictions "
             "before it",
             "give a decoder-only model",

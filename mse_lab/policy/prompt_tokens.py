@@ -6,9 +6,9 @@ Chat templates are rendered in the sandbox of transformers.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mse_lab.data.location import loading
 from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError, in_short
-from mse_lab.policy.location import Location, loading
 from mse_lab.policy.policy import Policy
 
 Options = Mapping[str, Any] | None
@@ -46,14 +46,12 @@ def encode_prompts(
 ) -> list[list[int]]:
     """Tokenize prompts; with `chat`, each as a chat or the user's turn of one.
 
-    The chat template is given `options`, too.
-
-    The `new_tokens` of a completion must fit in the context as well.
+    The chat template is given `options`, too. The `new_tokens` of a completion must fit in
+    the context as well.
     """
     plain = [prompt.text for prompt in prompts]
     texts = render_chats(policy.tokenizer, prompts, options) if chat else plain
-    name = str(policy.tokenizer.name_or_path)
-    with loading(Location("model.path", name), "the tokenizer"):
+    with loading(policy.location, "the tokenizer"):
         # A rendered chat has its special tokens already.
         encoded = [
             list(policy.tokenizer(text, add_special_tokens=not chat).input_ids)

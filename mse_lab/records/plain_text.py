@@ -79,6 +79,11 @@ def local_path(name: str, root: Path) -> Path | None:
     return None
 
 
+def is_hub_name(name: str) -> bool:
+    """Whether a name that is not a local path may be a Hub name."""
+    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", name)) and not is_one_file(name)
+
+
 def _refuse_unwritable(value: Any) -> None:
     """Refuse what no JSON in UTF-8 can hold: sets, dates, lone surrogates."""
     json.dumps(value, ensure_ascii=False).encode()

@@ -15,15 +15,14 @@ from mse_lab.config.schema import Model, Probe
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.identity import (
     UNKNOWN_IDENTITY,
-    identify_checkpoint,
     identify_code,
     identify_prompts,
 )
+from mse_lab.data.location import find_location
 from mse_lab.data.prompts import read_prompts
 from mse_lab.data.rewards import identify_reward, load_reward, reads_answer
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
-from mse_lab.policy.location import find_location
 from mse_lab.records.plain_text import local_path
 from mse_lab.results.finished_run import read_probe
 from mse_lab.results.folder import ResultsFolder
@@ -42,12 +41,12 @@ class Changes(NamedTuple):
 def identify_model(config: Model, root: Path) -> dict[str, str]:
     """Identify the `model` and a saved `adapter`, without asking the Hub."""
     location = find_location("model.path", config.path, config.revision, root)
-    identities = {"model": identify_checkpoint(location)}
+    identities = {"model": location.identify()}
     if isinstance(config.adapter, str):
         adapter = find_location(
             "model.adapter", config.adapter, config.adapter_revision, root
         )
-        identities["adapter"] = identify_checkpoint(adapter, "adapter_config.json")
+        identities["adapter"] = adapter.identify("adapter_config.json")
     return identities
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mse_lab.data.hub import Repository
+from mse_lab.data.location import Location
 from mse_lab.errors import InputError
 from prompt_sets import FIELDS, ROOT, load
 from served_hub import COMMIT, ModelHub, ServedHub
@@ -219,10 +219,10 @@ def test_a_data_set_of_the_hub(splits, tmp_path, read_hub, lines):
 def test_what_the_hub_refuses_is_one_line(name, revision, expected, monkeypatch, tmp_path):
     hub = ModelHub(monkeypatch, tmp_path / "cache", tmp_path)
     with hub, pytest.raises(InputError, match=expected) as refused:
-        Repository("model.path", name, revision).fetch()
+        Location("model.path", name, revision).fetch()
     message = str(refused.value)
     assert message.startswith(f"model.path = {name}: no such file or folder, and of the ")
     assert "\n" not in message
-    data = Repository("prompts.source", "owner/name", "v1", "dataset")
+    data = Location("prompts.source", "owner/name", "v1", "dataset")
     assert data.download == "hf download owner/name --repo-type dataset --revision v1"
-    assert Repository("model.path", "owner/name").download == "hf download owner/name"
+    assert Location("model.path", "owner/name").download == "hf download owner/name"

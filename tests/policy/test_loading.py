@@ -13,10 +13,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from models import random_model, random_policy, randomise
-from mse_lab.data.identity import identify_checkpoint
+from mse_lab.data.location import Location, locate
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as loading
-from mse_lab.policy.location import Location, locate
 from mse_lab.policy.policy import load_policy, pick_device, select_parameters
 from mse_lab.run.changes import identify_model
 from served_hub import COMMIT, NOWHERE, REFUSALS, ModelHub
@@ -342,7 +341,7 @@ def test_a_cache_that_lacks_the_weights_is_not_enough_without_a_network(hub, tmp
 
 
 def fingerprint(folder):
-    return identify_checkpoint(Location("model.path", str(folder), folder=folder))
+    return Location("model.path", str(folder), folder=folder).identify()
 
 
 def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint):
