@@ -54,8 +54,8 @@ class Answer:
 
     @property
     def known(self) -> bool:
-        """Whether it is a number with an interval, and has a truth."""
-        return not np.isnan([*self.found, self.truth]).any()
+        """Whether it is an interval, with a number or not, and has a truth."""
+        return not np.isnan([*self.found[1:], self.truth]).any()
 
     @property
     def covers(self) -> bool:
@@ -223,7 +223,8 @@ class Truth:
         fixed = moments.constant_baseline(alpha + lam * moments.value).mean()
         spread = moments.variance * moments.norm2 + moments.gradient2
         noise = size * constants.c1 + fixed + lam**2 * spread.mean() / max(size - 1, 1)
-        return Aim(noise, constants.gradient2, constants.gradient2, None)
+        between = size * constants.c1
+        return Aim(noise, constants.gradient2, constants.gradient2, None, between)
 
     def best_affine(self, size: int) -> tuple[float, float]:
         """The alpha and lambda of least cost, found by search; lambda is 0 at G = 1."""
@@ -296,12 +297,6 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
     yield Answer("||g||^2", "", advice.gradient2, gradient2)
     scale = math.nan if base is None else (base.noise / base.signal).item()
     yield Answer("noise scale", "", advice.noise_scale, scale)
-    for row in advice.progress:
-        if row.group_size == used and base is not None:
-            share = row.completions_per_step * gradient2
-            share /= base.cost(row.completions_per_step).item()
-            at = f"at N = {row.completions_per_step}"
-            yield Answer("progress", at, row.progress, share)
     yield Answer("G*", "", advice.best, truth.best_size)
     gain = constants.vanilla.item() - constants.c2.item()
     beats = math.floor(1 + constants.c3.item() / gain) + 1 if gain > 0 else math.inf
@@ -312,13 +307,35 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
     for one in advice.prices:
         true = truth.price(one.estimator, one.group_size, advice)
         yield Answer("price", one.estimator, one.cost, true)
-    for row in advice.ladder[1:]:
-        true = truth.price(row.estimator, row.group_size, advice)
-        yield Answer("ladder", row.row, row.cost, true)
+    yield from of_ladder(advice, truth)
     yield Answer(
         "b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline
     )
     yield Answer("rho of the run", "", advice.regime.rho, truth.rho)
+
+
+def of_ladder(advice: Advice, truth: Truth) -> Iterator[Answer]:
+    """Costs, progress and steps of each row; the table of progress has two of them."""
+    at, gradient2 = advice.completions_per_step or 0, truth.constants.gradient2
+    base = truth.aim(*advice.ladder[0][1:3])
+    for row in advice.ladder:
+        aim = truth.aim(row.estimator, row.group_size)
+        if aim is None or base is None:
+            continue
+        alone, over = (
+            one._replace(noise=one.noise - one.between).cost(at) for one in (aim, base)
+        )
+        numbers = [
+            ("ladder", row.row, row.cost, aim.cost(at) / base.cost(at)),
+            ("ladder in epochs", row.row, row.in_epochs, alone / over),
+        ]
+        for completions, progress, steps in row.progress:
+            cost, name = aim.cost(completions), f"{row.row} at N = {completions}"
+            numbers.append(("progress", name, progress, completions * gradient2 / cost))
+            numbers.append(("steps", name, steps, cost / base.cost(completions)))
+        for kind, name, found, true in numbers:
+            if found != HOLDS:  # As those of the first row, over itself.
+                yield Answer(kind, name, found, np.squeeze(true).item())
 
 
 def of_side(regime: Regime, truth: Truth) -> Answer:
