@@ -126,7 +126,7 @@ def _columns_of(rows: Rows) -> dict[str, str]:
 def lines_of(rows: Rows) -> list[Line]:
     """Read rows as lines."""
     records = read_records(rows, _columns_of(rows))
-    columns = {name: array.to_pylist() for name, array in records.columns.items()}
+    columns = {name: array.to_pylist() for name, array in records.items()}
     ids = columns.pop("prompt_id", columns.get("prompt"))
     columns.pop("prompt", None)
     if ids is None:

@@ -17,13 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
+import pandas as pd
 import pyarrow as pa
 
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs.forms import Form, GivenColumns, recognise
 from mse_lab.logs.trl_state import State, find_state
 from mse_lab.records.plain_text import reading
-from mse_lab.records.rows import ROW_SUFFIXES, Faults, head_of, may_hold_rows
+from mse_lab.records.rows import LINES, ROW_SUFFIXES, Faults, head_of, may_hold_rows
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,13 @@ class LogSource:
     asked: bool = False  # Whether every file was named, not found in a folder.
     left_out: list[LeftOut] = field(default_factory=list)
     state: State | None = None  # What TRL's `trainer_state.json` says.
+
+    def place(self, table: pd.DataFrame, at: int) -> str:
+        """Name a completion of a table in a message."""
+        file, row = (int(table[name].iloc[at]) for name in ("file", "row"))
+        name = [*map(str, self.files), self.name][file]
+        unit = "line" if name.endswith((*LINES, ".csv")) else "row"
+        return f"{name}, {unit} {row}"
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.records.records import PART, RECORD_NAMES, SYNONYMS
+from mse_lab.records.records import PART, RECORD_NAMES, SYNONYMS, is_reward
 
 # The names of a record that a log has: not those of a run alone.
 NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]
@@ -114,6 +114,7 @@ def _may_be_float(kind: pa.DataType) -> bool:
 
 
 _VERL = {"prompt": "input", "completion": "output", "reward": "score", "step": "step"}
+NUMBERS = {bool, int, float}  # Types of the values of a part.
 _NO_PARTS = {*_VERL.values(), "gts", "uid", "request_id"}
 
 
@@ -177,7 +178,7 @@ def recognise(
     for column in wanted:
         if not {*_tops(column)} & {*types}:
             raise InputError(f"{where}: has no column {shown(column)}; {has}")
-    if any(map(_is_reward, form.columns)):
+    if any(map(is_reward, form.columns)):
         return form
     raise InputError(
         f"{where}: {has}; which is the reward, and which identifies a prompt or group? "
@@ -186,15 +187,11 @@ def recognise(
     )
 
 
-def _is_reward(name: str) -> bool:
-    return name in ("reward", "rewards") or name.startswith(PART)
-
-
 def _apply(form: Form, given: GivenColumns) -> Form:
     """Put the user's columns in the place of the form's."""
     columns, weights = dict(form.columns), dict[str, float]()
     if {"reward", "rewards"} & {*given}:
-        columns = {name: one for name, one in columns.items() if not _is_reward(name)}
+        columns = {name: one for name, one in columns.items() if not is_reward(name)}
     for name, theirs in given.items():
         if name != "reward" or (len(theirs) == 1 and not _WEIGHTED.fullmatch(theirs[0])):
             columns[name] = theirs[0]
@@ -255,7 +252,7 @@ def refuse_unseen(form: Form, seen: Collection[str], where: str) -> None:
     """Refuse a nested column that the user named, and that no row has."""
     for name, column in form.columns.items():
         ours = "reward" if name.startswith(PART) else name
-        present = any(map(_is_reward, seen)) if name == "rewards" else name in seen
+        present = any(map(is_reward, seen)) if name == "rewards" else name in seen
         if ours in form.given and "." in column and not present:
             raise InputError(
                 f"{where}: no row has {shown(column)}, named by --columns {ours}={column}"

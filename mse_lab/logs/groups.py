@@ -92,7 +92,7 @@ class _ById:
                 what = self.name(int(codes[at])).partition(" has")[0]
                 what = f"step {self.table['step'].iloc[at]}" if mixed else what
                 size = "" if mixed else ", or --group-size G cuts its rows by their order"
-                where = self.log.place(self.table, at)
+                where = self.log.source.place(self.table, at)
                 raise InputError(
                     f"{where}: {what} comes again after another: a file that "
                     "was appended to, a second epoch, or ids numbered anew? Name what "
@@ -192,9 +192,9 @@ class _ById:
         if len(self.table) > 1 and self.table["prompt"].nunique() == 1:
             yield self.size_K > 0, "and there is no other prompt"
         short_K = largest - self.size_K
-        if self.log.cut_off:
+        if self.log.faults.early:
             short_K[self.group_N[-1]] = 0
-        if short_K.sum() > self.log.lost:
+        if short_K.sum() > len(self.log.faults.damaged):
             yield self.size_K == largest, f"others {self.size_K[np.argmax(short_K)]}"
 
     def cut(self, size: int) -> Ints:
@@ -218,7 +218,7 @@ class _ById:
             cut.refuse(cut.split_by_ids())
             return cut_N
         odd_K = self.size_K % size != 0
-        if self.log.lost or self.log.cut_off:
+        if self.log.faults.damaged or self.log.faults.early:
             odd_K &= self.size_K > size
         for group in np.flatnonzero(odd_K)[:1]:
             raise InputError(

@@ -17,8 +17,10 @@ A column is there if the log has it; where a completion lacks the number, it is 
 thousand rows in memory, numbers all.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,17 +34,24 @@ from numpy.typing import NDArray
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs.find_logs import LeftOut, LogSource, find_logs
-from mse_lab.logs.forms import Form, GivenColumns, added_columns, recognise, refuse_unseen
+from mse_lab.logs.forms import (
+    NUMBERS,
+    Form,
+    GivenColumns,
+    added_columns,
+    recognise,
+    refuse_unseen,
+)
 from mse_lab.mse.mismatch import token_divergences
 from mse_lab.records.records import (
     IDENTITIES,
     MOST_LOG,
     PART,
-    Records,
+    find_column,
+    is_reward,
     read_records,
 )
 from mse_lab.records.rows import (
-    LINES,
     Faults,
     Rows,
     frame_rows,
@@ -51,12 +60,12 @@ from mse_lab.records.rows import (
     reading_rows,
 )
 
-_NUMBERS = {bool, int, float}
-
 # A folder that is copied has files of nearly one time, in any order.
 SECONDS_OF_A_COPY = 600
 
 OTHER = "others."  # Begins the name of the column of an id that is not used.
+
+_HASHED = ("prompt_id", "prompt", "group")
 
 
 @dataclass(frozen=True)
@@ -67,16 +76,7 @@ class Log:
     completions: pd.DataFrame  # Their numbers, a row each.
     labels: Mapping[int, str]  # What a reader sees of a prompt or group, by its hash.
     identities: frozenset[str]  # Which of a record's `IDENTITIES` it has.
-    lost: int = 0  # Number of lines that are no JSON.
-    cut_off: bool = False  # Whether a file ends early.
-    partial: bool = False  # Whether what a log lacks is left out, however much it is.
-
-    def place(self, table: pd.DataFrame, at: int) -> str:
-        """Name a completion of a table in a message."""
-        file, row = (int(table[name].iloc[at]) for name in ("file", "row"))
-        name = [*map(str, self.source.files), self.source.name][file]
-        unit = "line" if name.endswith((*LINES, ".csv")) else "row"
-        return f"{name}, {unit} {row}"
+    faults: Faults  # What of its files could not be read.
 
 
 @dataclass
@@ -84,14 +84,11 @@ class _Reader:
     """A log as it is read, some thousand rows of a file at a time."""
 
     given: GivenColumns
-    identities: frozenset[str] | None = None  # Which of `IDENTITIES` the log has.
     labels: dict[int, str] = field(default_factory=dict)
-    kinds: dict[str, type] = field(default_factory=dict)  # Of ids, in the file.
-    texts: dict[int, int] = field(default_factory=dict)  # The text of an id, by hashes.
+    types: dict[str, type] = field(default_factory=dict)  # Of ids, in the file.
     seen: set[str] = field(default_factory=set)  # Names of a record that some row has.
-    # Added columns of which some cell is a number, and some none.
-    numbers: set[str] = field(default_factory=set)
-    words: set[str] = field(default_factory=set)
+    # The types of the cells of columns that a reward function added.
+    cells: defaultdict[str, set[type]] = field(default_factory=lambda: defaultdict(set))
     tables: list[pd.DataFrame] = field(default_factory=list)
 
     def read(
@@ -118,109 +115,104 @@ class _Reader:
     def _table(self, file: int, rows: Rows, form: Form) -> pd.DataFrame:
         """Give the numbers of some rows."""
         added = added_columns(form, rows.columns)
-        numbers = [name for name, kinds in added.items() if kinds and kinds <= _NUMBERS]
-        self.numbers |= {name for name, kinds in added.items() if kinds & _NUMBERS}
-        self.words |= {name for name, kinds in added.items() if kinds - _NUMBERS}
+        for name, types in added.items():
+            self.cells[name] |= types
+        parts = [name for name, types in added.items() if types and types <= NUMBERS]
         records = read_records(
-            rows, dict(form.columns) | {PART + name: name for name in numbers}
+            rows, dict(form.columns) | {PART + name: name for name in parts}
         )
-        columns = dict(records.columns)
-        if form.blocks and "completion" in columns:  # In a CSV an empty text is no cell.
-            columns["completion"] = columns["completion"].fill_null("")
-        records = records._replace(columns=columns)
-        self.seen |= {name for name, one in columns.items() if one.null_count < len(one)}
-        self._refuse_other_identities(records)
+        if form.blocks and "completion" in records:  # In a CSV an empty text is no cell.
+            records["completion"] = records["completion"].fill_null("")
+        self.seen |= {name for name, one in records.items() if one.null_count < len(one)}
+        self._refuse_two_types(rows, form, records)
         table = {
-            "file": np.full(records.size, file, np.int32),
+            "file": np.full(len(rows.numbers), file, np.int32),
             "row": np.asarray(rows.numbers, dtype=np.int64),
         }
-        table |= dict(self._identities(records))
-        for name in () if "group" in columns else form.possible_ids([*rows.columns]):
-            shown_N = pa.array(map(repr, listed(rows.columns[name])), pa.string())
-            table[OTHER + name] = _hash_names(shown_N)[0]
-        return pd.DataFrame(table | dict(_numbers_of(records)), copy=False)
+        for name in [name for name in _HASHED if name in records]:
+            table[name], labels = _hash_names(records[name])
+            if name != "prompt" or "prompt_id" not in records:
+                self.labels = labels | self.labels
+        if "step" in records:
+            table["step"] = records["step"].to_numpy()
+        for name in () if "group" in records else form.possible_ids([*rows.columns]):
+            texts = pa.array(map(repr, listed(rows.columns[name])), pa.string())
+            table[OTHER + name] = _hash_names(texts)[0]
+        return pd.DataFrame(table | dict(_numbers_of(rows, records)), copy=False)
 
-    def _refuse_other_identities(self, records: Records) -> None:
-        """Refuse an identity that some rows lack, or that comes in two types."""
-        named = frozenset({*IDENTITIES} & {*records.columns})
-        self.identities = named if self.identities is None else self.identities
-        for name in named ^ self.identities:
-            has = ("has", "none") if name in named else ("has no", "some")
-            raise InputError(
-                f"{records.place(0)}: {has[0]} {name}, and {has[1]} of the rows before; "
-                "give it in every row or in none"
-            )
-        for name, kinds in records.kinds.items():
-            for kind, at in sorted(kinds.items(), key=lambda one: one[1]):
-                if self.kinds.setdefault(name, kind) is not kind:
-                    raise InputError(
-                        f"{records.place(at)}: {name} is of the type {kind.__name__}, in "
-                        f"rows before {self.kinds[name].__name__}: one id in two types may "
-                        "be two; write all alike"
-                    )
-
-    def _identities(self, records: Records) -> Iterator[tuple[str, Ints]]:
-        columns = records.columns
-        if "group" in columns:
-            group_N, labels = _hash_names(columns["group"])
-            self.labels = labels | self.labels
-            yield "group", group_N
-        if "step" in columns:
-            yield "step", columns["step"].to_numpy()
-        names = columns.get("prompt_id", columns.get("prompt"))
-        if names is None:
-            return
-        prompt_N, labels = _hash_names(names)
-        self.labels = labels | self.labels
-        if {"prompt_id", "prompt"} <= columns.keys():
-            self._refuse_other_text(prompt_N, records)
-        yield "prompt", prompt_N
-
-    def _refuse_other_text(self, prompt_N: Ints, records: Records) -> None:
-        """Refuse an id that goes with two texts: it counts within a step, perhaps."""
-        pairs = pd.DataFrame(
-            {"id": prompt_N, "text": _hash_names(records.columns["prompt"])[0]}
-        )
-        for at, number, text in pairs.drop_duplicates().itertuples():
-            if self.texts.setdefault(number, text) != text:
-                name = records.columns["prompt_id"][at].as_py()
+    def _refuse_two_types(
+        self, rows: Rows, form: Form, records: Mapping[str, pa.Array]
+    ) -> None:
+        """Refuse an id that comes in two types; no row lacks it."""
+        for name in [name for name in _HASHED if name in records]:
+            values = find_column(rows, form.columns[name])
+            some = values[:1].to_pylist() if isinstance(values, pa.Array) else values or ()
+            types = [*map(type, some)]
+            known = self.types.setdefault(name, types[0])
+            for at in [at for at, one in enumerate(types) if one is not known][:1]:
                 raise InputError(
-                    f"{records.place(at)}: prompt_id = {shorten(name)} goes with two "
-                    "prompts; --columns prompt_id=prompt if the text identifies them, "
-                    "prompt=prompt_id if the id does"
+                    f"{rows.place(at)}: {name} is of the type {types[at].__name__}, in "
+                    f"rows before {known.__name__}: one id in two types may be two; write "
+                    "all alike"
                 )
 
     def finish(self, source: LogSource, faults: Faults) -> Log:
         """Return the log."""
         refuse_unseen(source.form, self.seen, source.name)
-        table = pd.concat(self.tables, ignore_index=True) if self.tables else pd.DataFrame()
-        if not len(table):
+        if not self.tables:
             raise InputError(f"{source.name}: no completions; let the trainer write some")
-        left_out = [*_faults_left_out(faults)]
-        if mixed := sorted(self.words & self.numbers):
-            what = "column(s) hold numbers and texts, and are no part of the reward"
-            left_out.append(LeftOut(len(mixed), what, where=mixed[0]))
-        spoilt = [PART + name for name in mixed if PART + name in table]
-        if not source.asked:
-            _refuse_older(source, table)
-        identities = self.identities or frozenset()
-        for name in {"prompt", "group"} & {*table}:
-            if name == "group" or "prompt_id" in identities:
-                _refuse_two_spellings({self.labels[one] for one in table[name].unique()})
-        return Log(
-            replace(source, left_out=[*source.left_out, *left_out]),
-            table.drop(columns=spoilt),
-            self.labels,
-            identities,
-            lost=len(faults.damaged),
-            cut_off=bool(faults.early),
-            partial=faults.partial,
+        _refuse_partly(source, self.tables)
+        table = pd.concat(self.tables, ignore_index=True)
+        identities = frozenset({*IDENTITIES} & {*table})
+        _refuse_other_text(source, table, self.labels)
+        _refuse_older(source, table)
+        if "prompt_id" in table:
+            table = table.drop(columns="prompt", errors="ignore")
+            table = table.rename(columns={"prompt_id": "prompt"})
+        for name in identities & {"prompt_id", "group"}:
+            ids = table[name.removesuffix("_id")].unique()
+            _refuse_two_spellings({self.labels[one] for one in ids})
+        mixed = sorted(
+            name
+            for name, types in self.cells.items()
+            if types & NUMBERS and types - NUMBERS
+        )
+        table = table.drop(columns=[PART + name for name in mixed], errors="ignore")
+        left_out = [*source.left_out, *_left_out(faults, mixed)]
+        source = replace(source, left_out=left_out)
+        return Log(source, table, self.labels, identities, faults)
+
+
+def _refuse_partly(source: LogSource, tables: Sequence[pd.DataFrame]) -> None:
+    """Refuse an identity that only some tables have."""
+    first, *others = ({*IDENTITIES} & {*table} for table in tables)
+    for table, names in zip(tables[1:], others, strict=True):
+        for name in sorted(names ^ first)[:1]:
+            has = ("has", "none") if name in names else ("has no", "some")
+            raise InputError(
+                f"{source.place(table, 0)}: {has[0]} {name}, and {has[1]} of the rows "
+                "before; give it in every row or in none"
+            )
+
+
+def _refuse_other_text(
+    source: LogSource, table: pd.DataFrame, labels: Mapping[int, str]
+) -> None:
+    """Refuse an id that goes with two texts: it counts within a step, perhaps."""
+    if not {"prompt_id", "prompt"} <= {*table}:
+        return
+    pairs = table[["prompt_id", "prompt"]].drop_duplicates()
+    for at in pairs.index[pairs["prompt_id"].duplicated()][:1]:
+        raise InputError(
+            f"{source.place(table, at)}: prompt_id = {labels[table['prompt_id'][at]]} goes "
+            "with two prompts; --columns prompt_id=prompt if the text identifies them, "
+            "prompt=prompt_id if the id does"
         )
 
 
 def _refuse_older(source: LogSource, table: pd.DataFrame) -> None:
     """Refuse files of a folder that may be of two trainings: by steps, or by their age."""
-    if "step" not in table:
+    if source.asked or "step" not in table:
         return
     files, first = [*source.files], table.groupby("file")["step"].min()
     again = table.drop_duplicates(["file", "step"])
@@ -269,22 +261,23 @@ def _floats(values: pa.Array) -> Floats:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=float)
 
 
-def _numbers_of(records: Records) -> Iterator[tuple[str, NDArray[Any]]]:
+def _numbers_of(
+    rows: Rows, columns: Mapping[str, pa.Array]
+) -> Iterator[tuple[str, NDArray[Any]]]:
     """Give the numbers that do not depend on other records."""
-    columns = records.columns
     for name, values in columns.items():
-        if name in ("reward", "advantage", "truncated") or name.startswith(PART):
+        if name in ("advantage", "truncated") or is_reward(name):
             yield name, _floats(values.cast(pa.float64()))
     if "completion" in columns:
         yield "characters", _floats(pc.utf8_length(columns["completion"]))
     contents = columns.get("token_ids", columns.get("completion"))
     if contents is not None:
         yield "content", _hashes(contents)
-    lengths = columns.get("length", _drawn_tokens(records))
+    lengths = columns.get("length", _drawn_tokens(columns))
     if lengths is not None:
         yield "length", _floats(lengths)
     if {"log_probs", "engine_log_probs"} <= columns.keys():
-        yield from _compare(records).items()
+        yield from _compare(rows, columns).items()
 
 
 def _hashes(contents: pa.Array) -> Floats:
@@ -303,43 +296,43 @@ def _entries(lists: pa.Array) -> tuple[Ints, Floats]:
     return pc.list_parent_indices(lists).to_numpy(), _floats(lists.flatten())
 
 
-def _drawn_tokens(records: Records) -> pa.Array | None:
+def _drawn_tokens(columns: Mapping[str, pa.Array]) -> pa.Array | None:
     """Count the tokens that the policy drew."""
-    tokens, mask = records.columns.get("token_ids"), records.columns.get("mask")
+    tokens, mask = columns.get("token_ids"), columns.get("mask")
     if mask is None:
         return None if tokens is None else pc.list_value_length(tokens)
     rows, drawn = _entries(mask)
-    counts = np.bincount(rows, weights=drawn, minlength=records.size)
+    counts = np.bincount(rows, weights=drawn, minlength=len(mask))
     return pa.array(counts, mask=np.asarray(mask.is_null()))
 
 
-def _refuse_lengths(records: Records, names: Sequence[str]) -> None:
+def _refuse_lengths(rows: Rows, lists: Mapping[str, pa.Array]) -> None:
     """Refuse lists of a completion that have different lengths."""
-    lengths = [_floats(pc.list_value_length(records.columns[name])) for name in names]
-    for other, name in zip(lengths[1:], names[1:], strict=True):
-        for at in np.flatnonzero(np.abs(lengths[0] - other) > 0)[:1]:
+    lengths = {name: _floats(pc.list_value_length(one)) for name, one in lists.items()}
+    (first, length_N), *others = lengths.items()
+    for name, other_N in others:
+        for at in np.flatnonzero(np.abs(length_N - other_N) > 0)[:1].tolist():
             raise InputError(
-                f"{records.place(int(at))}: {lengths[0][at]:g} {names[0]}, {other[at]:g} "
-                f"of {name}; give one of each for a token"
+                f"{rows.place(at)}: {length_N[at]:g} {first}, {other_N[at]:g} of {name}; "
+                "give one of each for a token"
             )
 
 
-def _compare(records: Records) -> dict[str, Floats]:
+def _compare(rows: Rows, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
     """Compare both log-probabilities of the tokens that the policy drew."""
-    named = ("log_probs", "engine_log_probs", "mask")
-    names = [name for name in named if name in records.columns]
-    _refuse_lengths(records, names)
-    lists = [records.columns[name] for name in names]
-    known = lists[0].is_valid()
-    for other in lists[1:]:
-        known = pc.and_(known, other.is_valid())
-    rows = np.flatnonzero(known)
-    (at_T, model_T), (_, engine_T), *masks = (_entries(one.filter(known)) for one in lists)
-    row_T = rows[at_T]
-    for index in np.flatnonzero(np.maximum(model_T, engine_T) > MOST_LOG)[:1]:
+    names = ("log_probs", "engine_log_probs", "mask")
+    lists = {name: columns[name] for name in names if name in columns}
+    _refuse_lengths(rows, lists)
+    known = reduce(pc.and_, (one.is_valid() for one in lists.values()))
+    (at_T, model_T), (_, engine_T), *masks = (
+        _entries(one.filter(known)) for one in lists.values()
+    )
+    row_T = np.flatnonzero(known)[at_T]
+    largest_T = np.maximum(model_T, engine_T)
+    for at in np.flatnonzero(largest_T > MOST_LOG)[:1]:
         raise InputError(
-            f"{records.place(int(row_T[index]))}: {max(model_T[index], engine_T[index]):g} "
-            "is no log-probability; give the natural logarithm of each token's probability"
+            f"{rows.place(int(row_T[at]))}: {largest_T[at]:g} is no log-probability; give "
+            "the natural logarithm of each token's probability"
         )
     log_T = model_T - engine_T
     used_T = np.isfinite(log_T)
@@ -351,8 +344,9 @@ def _compare(records: Records) -> dict[str, Floats]:
         "log_ratio": log_T,
         "kl": token_divergences(log_T),
     }
+    size = len(rows.numbers)
     return {
-        name: np.bincount(row_T, values_T, records.size).astype(float)
+        name: np.bincount(row_T, values_T, size).astype(float)
         for name, values_T in terms.items()
     }
 
@@ -366,13 +360,16 @@ def _source_of_frame(frame: pd.DataFrame, given: GivenColumns) -> LogSource:
     return LogSource(where, recognise(where, types, given), types, asked=True)
 
 
-def _faults_left_out(faults: Faults) -> Iterator[LeftOut]:
-    if faults.damaged:
-        what = "line(s) that are no JSON object: left out"
-        yield LeftOut(len(faults.damaged), what, where=faults.damaged[0])
-    if faults.early:
-        what = "file(s) that end early, read up to there"
-        yield LeftOut(len(faults.early), what, where=faults.early[0])
+def _left_out(faults: Faults, mixed: Sequence[str]) -> list[LeftOut]:
+    """Say which lines, ends of files and columns of two kinds were left out."""
+    left_out = {
+        "line(s) that are no JSON object: left out": faults.damaged,
+        "file(s) that end early, read up to there": faults.early,
+        "column(s) hold numbers and texts, and are no part of the reward": mixed,
+    }
+    return [
+        LeftOut(len(all_), what, where=all_[0]) for what, all_ in left_out.items() if all_
+    ]
 
 
 def read_log(

@@ -217,7 +217,7 @@ def _without_reward(log: Log, table: pd.DataFrame) -> LeftOut:
     missing = np.flatnonzero(table["reward"].isna())
     if len(missing) == len(table):
         raise InputError(f"{log.source.name}: no completion has a reward; name others")
-    if len(missing) > max(1, MOST_DAMAGED * len(table)) and not log.partial:
+    if len(missing) > max(1, MOST_DAMAGED * len(table)) and not log.faults.partial:
         raise InputError(
             f"{log.source.name}: {len(missing)} of {len(table)} completions have no "
             f"reward, more than {MOST_DAMAGED:.0%}, and a group is judged by what is left; "

@@ -138,29 +138,13 @@ SCHEMA: dict[str, _Kind] = {
 RECORD_NAMES = (*SCHEMA, "rewards")
 
 
-class Records(NamedTuple):
-    """Some completions: a column for each name that their file has, and their places."""
-
-    columns: Mapping[str, pa.Array]
-    place: Callable[[int], str]
-    size: int
-    kinds: Mapping[str, Mapping[type, int]]  # Of the ids: their types, and where first.
-
-
 def _fault(where: str, column: str, value: Any, remedy: str) -> InputError:
     return InputError(f"{where}: {column} = {shown(value)}: give {remedy}")
 
 
-def _is_list_of_rewards(name: str, value: Any) -> bool:
-    return _is_reward(name) and isinstance(value, list)
-
-
-def _convert(
-    values: ColumnValues, name: str, column: str, place: Callable[[int], str]
-) -> pa.Array:
+def _convert(values: ColumnValues, name: str, column: str, rows: Rows) -> pa.Array:
     """Give the values the type of a record's name; refuse what is none."""
-    key = "reward" if name.startswith(PART) else name
-    kind = SCHEMA[key]
+    kind = SCHEMA["reward" if name.startswith(PART) else name]
     array = _cast(values, kind.type)
     if array is None:
         read = []
@@ -169,10 +153,11 @@ def _convert(
                 missing = value is None or value is math.nan or value != value
                 read.append(None if missing else kind.read(value))
             except (ValueError, OverflowError, TypeError):
-                what = _EACH if _is_list_of_rewards(name, value) else kind.what
-                raise _fault(place(index), column, value, what) from None
+                many = is_reward(name) and isinstance(value, list)
+                what = _EACH if many else kind.what
+                raise _fault(rows.place(index), column, value, what) from None
         array = pa.array(read, kind.type)
-    _refuse_odd(array, name, column, place, kind)
+    _refuse_odd(array, name, column, rows)
     return array
 
 
@@ -200,14 +185,14 @@ def _without_nan(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
 
 
-def _refuse_odd(
-    array: pa.Array, name: str, column: str, place: Callable[[int], str], kind: _Kind
-) -> None:
+def _refuse_odd(array: pa.Array, name: str, column: str, rows: Rows) -> None:
     """Refuse an identity that some rows lack, and numbers out of bounds."""
+    kind = SCHEMA["reward" if name.startswith(PART) else name]
     if name in IDENTITIES and 0 < array.null_count < len(array):
+        at = array.is_null().index(True).as_py()
         raise InputError(
-            f"{place(array.is_null().index(True).as_py())}: {column} is missing, which "
-            "other rows have; give it in every row or in none"
+            f"{rows.place(at)}: {column} is missing, which other rows have; give it in "
+            "every row or in none"
         )
     if kind.high == math.inf:
         return
@@ -215,7 +200,7 @@ def _refuse_odd(
     numbers = np.asarray(flat.to_numpy(zero_copy_only=False), dtype=float)
     for at in np.flatnonzero((numbers < kind.low) | (numbers > kind.high))[:1].tolist():
         row = at if flat is array else pc.list_parent_indices(array)[at].as_py()
-        raise _fault(place(row), column, flat[at].as_py(), kind.what)
+        raise _fault(rows.place(row), column, flat[at].as_py(), kind.what)
 
 
 def find_column(rows: Rows, name: str) -> ColumnValues | None:
@@ -228,40 +213,27 @@ def find_column(rows: Rows, name: str) -> ColumnValues | None:
     return [reduce(step_into, keys, value) for value in listed(rows.columns[top])]
 
 
-def _is_reward(name: str) -> bool:
-    return name == "reward" or name.startswith(PART)
+def is_reward(name: str) -> bool:
+    """Whether a name is that of a reward, or of rewards by function."""
+    return name in ("reward", "rewards") or name.startswith(PART)
 
 
-def read_records(rows: Rows, columns: Mapping[str, str]) -> Records:
-    """Read records; `columns` are the file's, by the names of a record."""
+def read_records(rows: Rows, columns: Mapping[str, str]) -> dict[str, pa.Array]:
+    """Read records by their names; `columns` are the file's, by the names of a record."""
     cells = {name: find_column(rows, column) for name, column in columns.items()}
     values = {name: given for name, given in cells.items() if given is not None}
     if "rewards" in values:
         values |= _by_function(rows, values.pop("rewards"), columns["rewards"])
-    size = len(rows.numbers)
     typed = {
-        name: _convert(given, name, columns.get(name, name), rows.place)
+        name: _convert(given, name, columns.get(name, name), rows)
         for name, given in values.items()
     }
     # A column of nothing is no column; of rewards it says that there are none.
-    kept = {
+    return {
         name: array
         for name, array in typed.items()
-        if array.null_count < size or _is_reward(name)
+        if array.null_count < len(array) or is_reward(name)
     }
-    ids = {"prompt_id", "prompt", "group"} & {*values}
-    return Records(kept, rows.place, size, {name: _kinds(values[name]) for name in ids})
-
-
-def _kinds(values: ColumnValues) -> dict[type, int]:
-    """Give the types of a column's values, and where each comes first; null has none."""
-    if isinstance(values, pa.Array):
-        if not values.null_count < len(values):
-            return {}
-        at = values.is_valid().index(True).as_py()
-        return {type(values[at].as_py()): at}
-    types = [*map(type, values)]
-    return {one: types.index(one) for one in {*types} - {type(None)}}
 
 
 def _by_function(rows: Rows, given: ColumnValues, column: str) -> dict[str, ColumnValues]:
