@@ -142,7 +142,7 @@ def as_lines(data, frame):
     texts = data.draw(st.sampled_from([0, 0, 0, 1]))
     anew = data.draw(st.sampled_from([GROUPS, GROUPS, 4, 1]))
     flat = names["prompt_id"] in ("prompt_id", "group", "example_id")
-    harness = flat and data.draw(st.booleans())
+    harness = flat and anew > 1 and data.draw(st.booleans())  # One id tells nothing.
     lines = []
     for row in frame.to_dict("records"):
         record = {key: row[key] for key in kept}
@@ -249,7 +249,8 @@ def test_files_of_verl(tmp_path_factory, data):
     if data.draw(st.booleans()):
         write_lines(folder / "validation/2.jsonl", lines)
     found = answer_or_one_line(lambda: summary_of(folder))
-    if uid != "place":  # Which says that the completions of a place are a group.
+    # Not where a file says what is false: that places are groups, or all texts come twice.
+    if uid == "id" or (uid != "place" and len(frame) < 2 * len(BASE)):
         compare(found, frame)
 
 

@@ -193,6 +193,8 @@ REFUSED = {
         "and group_id is that of several: --columns group=group_id if it identifies"),
     "a group of other prompts": (lines("reward", "step", "group=id", **HARNESS), "",
         "and group is that of several: --columns group=group"),
+    "one group of all prompts": (lines("reward", group=0, **HARNESS), "",
+        "and group is that of several"),
     "a group of some other prompts": (
         lines("reward", "step", "group_id=id",
             prompt=lambda row: f"Mend /ws-{row['id']}-{row['place'] // 2}."), "",
@@ -441,7 +443,7 @@ OTHERS = {
 @pytest.mark.parametrize("trainer", OTHERS)
 def test_the_words_of_the_page_read_other_trainers(tmp_path, trainer):
     page = Path(forms.__file__).with_name("README.md").read_text()
-    words = re.search(rf"^\| {trainer},.*\| `(.*)` \|$", page, re.MULTILINE)[1].split()
+    words = re.search(rf"^\|{trainer},.*\|`(.*)`\|$", page, re.MULTILINE)[1].split()
     made = [OTHERS[trainer](g, k) for g in (0, 1) for k in (0, 1)]
     found = read(
         write(tmp_path, made),
