@@ -21,6 +21,7 @@ from mse_lab.policy.sampling import next_log_probabilities
 from mse_lab.trl.baseline import Baseline
 from plain_scores import autograd_scores
 from probes.studies import training
+from probes.studies.along import Along, Watch
 from probes.studies.training_design import (
     Arm,
     Run,
@@ -428,6 +429,22 @@ def test_a_run_is_the_same_after_another_one(settings_of):
     train(other, task)
     assert train(run, task) == first
     assert len({*first}) > 1
+
+
+def test_a_training_that_is_watched_is_the_same(settings_of):
+    """And a look has the best baseline of the policy as it is then."""
+    run, task = Run("sgd", "a", 8, 4, 0.3, 1), Task(settings_of(baselines=NAMED))
+    along = Along(study="", step_size=0.3, seeds=[1], every=2, completions=384)
+    ends = []
+    for callbacks in ([], [watching := Watch(task, run, along)]):
+        task.restart()
+        trainer = make_trainer(task, run, "unused", callbacks=callbacks)
+        trainer.train()
+        ends.append([*trainer.model.parameters()])
+    assert all(map(torch.equal, *ends))
+    rows = pd.DataFrame(watching.rows)
+    assert [*rows.step] == [0, 2]
+    assert rows.alpha.nunique() == 2
 
 
 def test_j_is_that_of_completions_drawn_one_prompt_at_a_time(settings_of):
