@@ -15,7 +15,6 @@ import numpy as np
 from mse_lab.answers.trainer_settings import name_estimator, refuse_without_gradient
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry, Probe
-from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import Setting, fits
 from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
@@ -74,7 +73,7 @@ def fitted_sizes(setting: Setting) -> tuple[int, ...]:
 
     Those of its own settings: TRL's begin at 2, though `with_baseline` sets 1, too.
     """
-    trainer = TRAINERS[setting.trainer]
+    trainer = setting.table
     if not trainer.baselines or setting.elsewhere:
         return ()
     alone = (1,) if trainer.least == 1 else ()

@@ -54,7 +54,7 @@ def refuse_without_gradient(setting: Setting) -> None:
     estimator = find_estimator(setting.estimator)
     if setting.group_size < estimator.smallest_group:
         raise InputError(
-            f"{TRAINERS[setting.trainer].size} = {setting.group_size}: {estimator.name} "
+            f"{setting.table.size} = {setting.group_size}: {estimator.name} "
             f"gives no gradient there; it takes {estimator.smallest_group} or more"
         )
 
@@ -83,7 +83,7 @@ class Typed(NamedTuple):
 
 def type_loss(setting: Setting, size: int) -> Typed:
     """Write the present loss in groups of another size."""
-    trainer = TRAINERS[setting.trainer]
+    trainer = setting.table
     if size < trainer.least:
         return Typed(None, f"{trainer.title} takes {trainer.least} or more")
     return Typed(trainer.write({trainer.size: size}))
@@ -91,7 +91,7 @@ def type_loss(setting: Setting, size: int) -> Typed:
 
 def type_baseline(setting: Setting, alpha: float, lam: float, size: int) -> Typed:
     """Write a baseline alpha + lambda m in groups of a size; scores sum over tokens."""
-    trainer = TRAINERS[setting.trainer]
+    trainer = setting.table
     form = trainer.baselines.get("constant" if size == 1 else "affine")
     if form is None:
         return Typed(None, f"{trainer.title} must take advantages of your own for it")

@@ -5,9 +5,8 @@ A setting may have several spellings; dashes and underscores are one. Where a tr
 settings that a trainer has: a name that is one of them is not misspelt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +61,10 @@ class WeightsSetting(_Part):
     is_: dict[str, Any] = Field(alias="is")
     alone: dict[str, Any] | None = None
 
+    def holds(self, value: Callable[[str], Any]) -> bool:
+        """Whether the settings have the values of this row."""
+        return all(value(name) in known for name, known in self.when.items())
+
 
 class StepAndDraw(NamedTuple):
     """Completions of a step of the optimiser, and of the draw that it takes them from."""
@@ -87,23 +90,13 @@ class Batch(_Part):
 
     step: tuple[str, ...]
     drawn: tuple[str, ...]
-    drawn_in_all: str | None = None
-    told: str | None = None
+    drawn_in_all: str = ""
+    told: str = ""
     unit: tuple[str, ...] = ()
     unless: dict[str, Any] = {}
     within: bool = False
     passes: tuple[str, ...] = ()
     typed: dict[str, tuple[str, ...]]
-
-    def drawing(self, given: Mapping[str, Any]) -> tuple[str, ...]:
-        """Name the settings that say how many completions are drawn together."""
-        whole = self.drawn_in_all
-        return self.drawn if whole is None or given.get(whole) is None else (whole,)
-
-    def is_known(self, given: Mapping[str, Any]) -> bool:
-        """Whether settings say something of the batch, so that others are at defaults."""
-        names = (*self.step, *self.drawn, self.drawn_in_all or "")
-        return any(given.get(name) is not None for name in names)
 
 
 class Trainer(_Part):
@@ -149,49 +142,6 @@ class Trainer(_Part):
     def find(self, name: str) -> str | None:
         """Find the setting that a name stands for; None if it is no row of the table."""
         return self.spellings.get(name.replace("-", "_"))
-
-    def value(self, name: str, given: Mapping[str, Any]) -> Any:
-        """Give a setting's value, its default where it is not given."""
-        row = self.settings[name]
-        if given.get(name) is None and row.same_as:
-            return self.value(row.same_as, given)
-        return given.get(name, row.default)
-
-    def match(self, given: Mapping[str, Any]) -> WeightsSetting | None:
-        """Find the row of the estimator that settings compute, if there is one."""
-        for row in self.estimators:
-            if all(self.value(name, given) in known for name, known in row.when.items()):
-                return row
-        return None
-
-    def estimator(self, size: int, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Give the estimator that settings compute; None if it is none of ours."""
-        row = self.match(given)
-        weights = row and (row.is_ if size > 1 else row.alone)
-        return self.with_length(weights, given) if weights else None
-
-    def with_length(
-        self, weights: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Add how the loss weights tokens to weights that do not say it."""
-        for name, kinds in self.length.items():
-            if kind := kinds[self.value(name, given)]:
-                return {"length": kind, **weights}
-        return {**weights}
-
-    def _multiply(self, names: tuple[str, ...], size: int, given: Mapping[str, Any]) -> int:
-        """Multiply settings that are whole numbers; `size` is the group's."""
-        return prod(size if one == "size" else self.value(one, given) for one in names)
-
-    def count(self, size: int, given: Mapping[str, Any]) -> StepAndDraw:
-        """Count the completions of a batch."""
-        batch = self.batch
-        free = any(self.value(name, given) == off for name, off in batch.unless.items())
-        step = self._multiply(batch.step, size, given)
-        drawn = self._multiply(batch.drawing(given), size, given)
-        unit = 1 if free else self._multiply(batch.unit, size, given)
-        step = min(step, drawn) if batch.within and free else step
-        return StepAndDraw(step, drawn, unit, self._multiply(batch.passes, size, given))
 
     def write(self, settings: Mapping[str, Any]) -> str:
         """Write settings as they are typed."""

@@ -11,6 +11,8 @@ with its defaults.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from mse_lab.config.given_settings import (
@@ -22,46 +24,50 @@ from mse_lab.config.given_settings import (
 )
 from mse_lab.config.probe_files import parse_as
 from mse_lab.config.schema import EstimatorEntry, Probe, Training
-from mse_lab.config.trainers import TRAINERS, SettingRow, StepAndDraw, Trainer
+from mse_lab.config.trainers import (
+    TRAINERS,
+    SettingRow,
+    StepAndDraw,
+    Trainer,
+    WeightsSetting,
+)
 from mse_lab.errors import InputError, is_count, nearest, shown
 
 
-class Setting(NamedTuple):
-    """What the user trains with."""
+@dataclass(frozen=True)
+class Setting:
+    """What the user trains with: a trainer's settings, and what they amount to."""
 
     trainer: str  # One of `TRAINERS`.
-    group_size: int
-    estimator: EstimatorEntry | None  # None where none of ours computes it.
-    named: str  # The settings that say so, under the trainer's names.
-    given: bool  # Whether any were read; else they are assumed.
-    # Settings that change the gradient, and that no number here counts in.
-    uncounted: tuple[str, ...] = ()
-    # The setting by which it climbs another objective than the mean reward; empty for none.
-    elsewhere: str = ""
-    completions_per_step: int | None = None  # N; None where it is not known.
-    values: Mapping[str, Any] = {}  # The settings of the table that were given.
+    values: Mapping[str, Any]  # The settings of the table that were given.
+    where: str = "training"  # Names their source in messages.
+    given: bool = False  # Whether any were read; else they are assumed.
+    complete: bool = False  # Whether a setting that is not there is at its default.
+    weights: EstimatorEntry | None = None  # Instead of the trainer's own.
+    stated: int | None = None  # N, where no settings say it.
+    probe: Probe | None = None  # What sampling and adapter are compared with.
 
     @property
-    def batch(self) -> StepAndDraw | None:
-        """The batch that the settings say; None where they do not."""
-        batch = TRAINERS[self.trainer].batch
-        known = batch.is_known(self.values)
-        return TRAINERS[self.trainer].count(self.group_size, self.values) if known else None
-
-
-class _Reading(NamedTuple):
-    """Settings to interpret."""
-
-    trainer: Trainer
-    values: Mapping[str, Any]  # Those of the table.
-    where: str  # Names their source in messages.
-    complete: bool  # Whether what is not there is at its default.
-    estimator: EstimatorEntry | None  # Weights instead of the trainer's.
+    def table(self) -> Trainer:
+        """The trainer's part of the table."""
+        return TRAINERS[self.trainer]
 
     def value(self, name: str) -> Any:
-        return self.trainer.value(name, self.values)
+        """Give a setting's value, its default where it is not given."""
+        row = self.table.settings[name]
+        if self.values.get(name) is None and row.same_as:
+            return self.value(row.same_as)
+        return self.values.get(name, row.default)
 
-    def list(self, names: Iterable[str], default: str = " by default") -> str:
+    def whole(self, name: str) -> int:
+        """Give a setting that is a whole number from 1."""
+        value = self.value(name)
+        if not is_count(value):
+            remedy = ", or --G" if name == self.table.size else ""
+            raise self.refuse(f"{name} = {shown(value)}: give a number above zero{remedy}")
+        return int(value)
+
+    def say(self, names: Iterable[str], default: str = " by default") -> str:
         """Name settings and their values, each once; not those of no value."""
         values = {name: self.value(name) for name in names if name != "size"}
         said = (
@@ -71,36 +77,106 @@ class _Reading(NamedTuple):
         )
         return ", ".join(said)
 
-    @property
-    def elsewhere(self) -> tuple[str, ...]:
-        """Name the settings by which it climbs another objective than the mean reward."""
-        rows = self.trainer.settings.items()
-        return tuple(name for name, row in rows if self.value(name) in row.elsewhere)
-
     def refuse(self, fault: str) -> InputError:
+        """Say in one line what is wrong with the settings."""
         return InputError(f"{self.where}: {fault}")
 
     def mend(self, fault: str) -> InputError:
-        """Refuse a batch."""
-        processes = "processes" in self.trainer.settings
+        """Say in one line what is wrong with the batch."""
+        processes = "processes" in self.table.settings
         return self.refuse(
             f"{fault}; change one{', or give --processes' if processes else ''}"
         )
 
-    def whole(self, name: str) -> int:
-        """Read a whole number from 1."""
-        value = self.value(name)
-        if not is_count(value):
-            remedy = ", or --G" if name == self.trainer.size else ""
-            raise self.refuse(f"{name} = {shown(value)}: give a number above zero{remedy}")
-        return int(value)
+    @property
+    def group_size(self) -> int:
+        """G, the completions of a group."""
+        return self.whole(self.table.size)
+
+    @property
+    def elsewhere(self) -> str:
+        """The setting by which it climbs another objective than the mean reward, if any."""
+        rows = self.table.settings.items()
+        return self.say(name for name, row in rows if self.value(name) in row.elsewhere)
+
+    @property
+    def matched(self) -> WeightsSetting | None:
+        """The row of the trainer's own weights; None where none of ours are those."""
+        return next((row for row in self.table.estimators if row.holds(self.value)), None)
+
+    @property
+    def estimator(self) -> EstimatorEntry | None:
+        """The weights, and how the loss weights tokens; None where none of ours does."""
+        entry, row = self.weights, self.matched
+        if entry is None and row is not None:
+            entry = row.is_ if self.group_size > 1 else row.alone
+        if entry is None or self.elsewhere:
+            return None
+        named = {"name": entry} if isinstance(entry, str) else entry
+        lengths = (kinds[self.value(name)] for name, kinds in self.table.length.items())
+        length = next(lengths, None)
+        return entry if length is None or "length" in named else {"length": length, **named}
+
+    @property
+    def named(self) -> str:
+        """The settings that say what is trained with, under the trainer's names."""
+        rows = [self.matched] if self.matched else self.table.estimators
+        weighing = [] if self.weights else [one for row in rows for one in row.when]
+        steps = self.table.batch.step if self.batch else ()
+        names = [self.table.size, *weighing, *self.table.length, *steps]
+        said = self.say(names, default="")
+        return f"{said}, estimator = {self.weights}" if self.weights else said
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """Settings that change the gradient, and that no number here counts in."""
+        return (*_several_updates(self), *_uncounted(self)) if self.given else ()
+
+    @property
+    def drawing(self) -> tuple[str, ...]:
+        """The settings that say how many completions are drawn together."""
+        batch = self.table.batch
+        in_all = self.values.get(batch.drawn_in_all) is not None
+        return (batch.drawn_in_all,) if in_all else batch.drawn
+
+    @property
+    def told_twice(self) -> list[str]:
+        """Settings that say it in two ways; none where they say it in one."""
+        batch = self.table.batch
+        typed = [one for one in batch.drawn if one in batch.typed]
+        given = [one for one in typed if self.values.get(one) is not None]
+        return [*self.drawing, *given] if given and self.drawing != batch.drawn else []
+
+    def count(self, size: int) -> StepAndDraw:
+        """Count the completions of a batch in groups of a size."""
+        batch = self.table.batch
+        step, drawn, unit, passes = (
+            math.prod(size if name == "size" else self.whole(name) for name in names)
+            for names in (batch.step, self.drawing, batch.unit, batch.passes)
+        )
+        if any(self.value(name) == off for name, off in batch.unless.items()):
+            unit, step = 1, min(step, drawn) if batch.within else step
+        return StepAndDraw(step, drawn, unit, passes)
+
+    @cached_property
+    def batch(self) -> StepAndDraw | None:
+        """The batch that the settings say; None where they do not."""
+        batch = self.table.batch
+        names = (*batch.step, *batch.drawn, batch.drawn_in_all)
+        known = any(self.values.get(name) is not None for name in names)
+        return self.count(self.group_size) if known else None
+
+    @property
+    def completions_per_step(self) -> int | None:
+        """N, the completions of a step; None where it is not known."""
+        return self.batch.distinct if self.batch else self.stated
 
 
-def _refuse_values(reading: _Reading) -> None:
+def _refuse_values(setting: Setting) -> None:
     """Refuse values that the trainer does not take, and those that are not worked out."""
-    title = reading.trainer.title
-    for name, row in reading.trainer.settings.items():
-        value, fault = reading.value(name), ""
+    title = setting.table.title
+    for name, row in setting.table.settings.items():
+        value, fault = setting.value(name), ""
         if isinstance(value, list) and not row.many:
             fault = "takes one value"
         elif isinstance(value, str) and "${" in value:
@@ -109,98 +185,80 @@ def _refuse_values(reading: _Reading) -> None:
             known = [one for one in row.takes if isinstance(one, str)]
             fault = f"{title} takes no such; {nearest(str(value), known)}"
         if fault:
-            raise reading.refuse(f"{name} = {shown(value)}: {fault}")
+            raise setting.refuse(f"{name} = {shown(value)}: {fault}")
 
 
-def _group_size(reading: _Reading) -> int:
-    trainer, size = reading.trainer, reading.whole(reading.trainer.size)
-    least = 1 if reading.estimator else trainer.least
-    if size < least:
-        fault = f"{trainer.title} takes {least} or more"
-        raise reading.refuse(f"{trainer.size} = {size}: {fault}")
-    row = trainer.match(reading.values)
-    if size == 1 and row and row.alone is None and not reading.estimator:
-        raise reading.refuse(
-            f"{trainer.size} = 1: {reading.list(row.when)} gives no gradient without other "
+def _refuse_size(setting: Setting) -> None:
+    """Refuse a group that the trainer does not take, or that gives no gradient."""
+    trainer, size, row = setting.table, setting.group_size, setting.matched
+    if setting.weights is not None:
+        return
+    if size < trainer.least:
+        fault = f"{trainer.title} takes {trainer.least} or more"
+        raise setting.refuse(f"{trainer.size} = {size}: {fault}")
+    if size == 1 and row and row.alone is None:
+        raise setting.refuse(
+            f"{trainer.size} = 1: {setting.say(row.when)} gives no gradient without other "
             "completions of a prompt; give two or more, or another estimator"
         )
-    return size
 
 
-def _settle(reading: _Reading) -> _Reading:
+def _settle(setting: Setting) -> Setting:
     """Take from a file that tells the draw twice what it tells of the processes."""
-    batch, values = reading.trainer.batch, reading.values
-    twice = [one for one in batch.drawn if one in batch.typed]
-    whole, told = batch.drawn_in_all, batch.told
-    given = [one for one in (whole, *twice) if one and values.get(one) is not None]
-    if whole not in given or len(given) < 2 or not told:
-        return reading
-    each = math.prod(reading.whole(name) for name in batch.drawn if name != told)
-    count = values.get(told) or max(reading.whole(whole) // each, 1)
-    if each * count != values[whole]:
-        raise reading.mend(
-            f"{reading.list(given)}: they disagree ({reading.list(batch.drawn)})"
+    batch, values, twice = setting.table.batch, setting.values, setting.told_twice
+    if not twice:
+        return setting
+    drawn = setting.whole(batch.drawn_in_all)
+    each = math.prod(setting.whole(name) for name in batch.drawn if name != batch.told)
+    count = values.get(batch.told) or max(drawn // each, 1)
+    if each * count != drawn:
+        raise setting.mend(
+            f"{setting.say(twice)}: they disagree ({setting.say(batch.drawn)})"
         )
-    rest = {name: value for name, value in values.items() if name != whole}
-    return reading._replace(values={**rest, told: count})
+    rest = {name: value for name, value in values.items() if name != batch.drawn_in_all}
+    return replace(setting, values={**rest, batch.told: count})
 
 
-def _refuse_batch(reading: _Reading, size: int) -> None:
-    """Refuse a batch that the trainer would refuse."""
-    trainer, batch = reading.trainer, reading.trainer.batch
-    drawing = batch.drawing(reading.values)
-    for name in (*batch.step, *drawing, *batch.unit, *batch.passes):
-        if name != "size":
-            reading.whole(name)
-    twice = [one for one in batch.drawn if one in reading.values and one in batch.typed]
-    if batch.drawn_in_all in drawing and twice:
-        both = reading.list([*drawing, *twice])
-        raise reading.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
-    if not batch.is_known(reading.values):
-        return
-    counts, step = trainer.count(size, reading.values), reading.list(batch.step[:1])
+def _refuse_batch(setting: Setting) -> None:
+    """Refuse a batch that the trainer would refuse, or that takes groups apart."""
+    trainer, batch, size = setting.table, setting.table.batch, setting.group_size
+    if setting.told_twice:
+        both = setting.say(setting.told_twice)
+        raise setting.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
+    counts, groups = setting.count(size), f"no whole groups of {trainer.size} = {size}"
     faults = {
-        f"no whole groups of {trainer.size} = {size}": counts.drawn % size,
+        groups: counts.drawn % size,
         f"no multiple of {counts.unit}": counts.drawn % counts.unit,
-        f"fewer than the {counts.step:,} of a step ({step})": (
+        f"fewer than the {counts.step:,} of a step ({setting.say(batch.step[:1])})": (
             batch.within and counts.step > counts.drawn
         ),
     }
-    for fault in (fault for fault, holds in faults.items() if holds):
-        said = reading.list([*drawing, *batch.unit])
-        raise reading.mend(
+    for fault in [fault for fault, holds in faults.items() if holds and setting.batch]:
+        said = setting.say([*setting.drawing, *batch.unit])
+        raise setting.mend(
             f"{counts.drawn:,} completions are drawn together ({said}), {fault}, which "
             f"{trainer.title} refuses"
         )
-
-
-def _completions(reading: _Reading, size: int, stated: int | None) -> int | None:
-    """Find N, the completions of a step: whole groups; None where it is not known."""
-    trainer, step = reading.trainer, stated
-    if trainer.batch.is_known(reading.values):
-        step = trainer.count(size, reading.values).distinct
+    step, stated = setting.completions_per_step, setting.stated
     if stated not in (None, step):
-        named = reading.list(trainer.batch.step)
-        raise reading.mend(
+        named = setting.say(batch.step)
+        raise setting.mend(
             f"completions_per_step = {stated}, but a step has {step} ({named})"
         )
     if step is not None and step % size:
-        raise reading.mend(
-            f"a step has {step} completions, no whole groups of {trainer.size} = {size}"
-        )
-    return step
+        raise setting.mend(f"a step has {step} completions, {groups}")
 
 
-def _several_updates(reading: _Reading, size: int) -> Iterator[str]:
+def _several_updates(setting: Setting) -> Iterator[str]:
     """Say where a batch is stepped on more than once, and by which settings."""
-    batch, counts = reading.trainer.batch, reading.trainer.count(size, reading.values)
+    batch, counts = setting.table.batch, setting.count(setting.group_size)
     updates = counts.passes * counts.drawn / counts.step
-    drawing, stepping = batch.drawing(reading.values), [*batch.step]
+    drawing, stepping = setting.drawing, batch.step
     both = {*drawing} & {*stepping}
     named = [one for one in (*drawing, *stepping) if one not in both]
     named += batch.passes if counts.passes != 1 else ()
-    if updates > 1 and {*named} & {*reading.values}:
-        yield f"{math.ceil(updates)} updates a batch ({reading.list(named)})"
+    if updates > 1 and {*named} & {*setting.values}:
+        yield f"{math.ceil(updates)} updates a batch ({setting.say(named)})"
 
 
 def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
@@ -217,44 +275,21 @@ def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
     return None if alike else f" (the probe's {key} is {of_probe})"
 
 
-def _uncounted(reading: _Reading, probe: Probe | None) -> Iterator[str]:
+def _uncounted(setting: Setting) -> Iterator[str]:
     """Name what changes the gradient; what a probe has, too, is compared with it."""
-    rows = reading.trainer.settings
+    rows, probe = setting.table.settings, setting.probe
     for name, row in rows.items():
-        value, is_set = reading.value(name), name in reading.values
-        acts = row.with_ is None or reading.value(row.with_)
+        value, is_set = setting.value(name), name in setting.values
+        acts = row.with_ is None or setting.value(row.with_)
         compared = probe is not None and row.probe is not None
-        if not acts or (compared and not (reading.complete or is_set)):
+        if not acts or (compared and not (setting.complete or is_set)):
             continue
         if (differs := _difference(row, value, probe)) is not None:
             yield f"{name} = {value}{'' if is_set else ' (default)'}{differs}"
     adapters = [name for name, row in rows.items() if row.probe == "model.adapter"]
-    without = all(rows[name].allows(reading.value(name)) for name in adapters)
-    if probe and probe.model.adapter is not None and reading.complete and without:
+    without = all(rows[name].allows(setting.value(name)) for name in adapters)
+    if probe and probe.model.adapter is not None and setting.complete and without:
         yield f"no {adapters[0]} (the probe has an adapter)"
-
-
-def _estimator(reading: _Reading, size: int) -> EstimatorEntry | None:
-    """Find the weights and lengths that a training computes; None if none of ours does."""
-    trainer, entry = reading.trainer, reading.estimator
-    if reading.elsewhere:
-        return None
-    if entry is None:
-        return trainer.estimator(size, reading.values)
-    named = {"name": entry} if isinstance(entry, str) else entry
-    whole = trainer.with_length(named, reading.values)
-    return entry if whole == named else whole
-
-
-def _named(reading: _Reading) -> str:
-    """Name the settings that say what is trained with."""
-    trainer = reading.trainer
-    matched = trainer.match(reading.values)
-    rows = [matched] if matched else trainer.estimators
-    weighing = [] if reading.estimator else [one for row in rows for one in row.when]
-    steps = trainer.batch.step if trainer.batch.is_known(reading.values) else ()
-    said = reading.list([trainer.size, *weighing, *trainer.length, *steps], default="")
-    return f"{said}, estimator = {reading.estimator}" if reading.estimator else said
 
 
 def find_setting(training: Training | None, probe: Probe | None = None) -> Setting:
@@ -263,39 +298,32 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     Sampling and adapter are compared with those of a `probe`, if it is given.
     """
     training = training or Training()
-    name = training.trainer
     where = training.config or ("training" if training.words is None else "--training")
-    read = read_given(training.config, training.words, TRAINERS[name])
-    trainer = TRAINERS[name := class_of(read, name)]
+    read = read_given(training.config, training.words, TRAINERS[training.trainer])
+    trainer = TRAINERS[name := class_of(read, training.trainer)]
     typed = read_typed(training.model_extra or {}, trainer)
     refuse_other(read, trainer, where)
     whole = read | typed
-    if read or not trainer.default_is_a_group:
-        refuse_without_size(whole, trainer, where)
+    refuse_without_size(whole, trainer, where)
     if not trainer.estimators and training.estimator is None:
         raise InputError(f"{where}: of {trainer.title} no estimator; give --estimator")
     if not read:
         whole = trainer.assumed | whole
-    values = {key: one for key, one in whole.items() if key in trainer.settings}
-    reading = _Reading(trainer, values, where, bool(read), training.estimator)
-    if training.config is not None or trainer.file in read:
-        reading = _settle(reading)
-    _refuse_values(reading)
-    size = _group_size(reading)
-    _refuse_batch(reading, size)
-    given = bool(read or typed or training.estimator)
-    uncounted = (*_several_updates(reading, size), *_uncounted(reading, probe))
-    return Setting(
+    setting = Setting(
         trainer=name,
-        group_size=size,
-        estimator=_estimator(reading, size),
-        named=_named(reading),
-        given=given,
-        uncounted=uncounted if given else (),
-        elsewhere=reading.list(reading.elsewhere),
-        completions_per_step=_completions(reading, size, training.completions_per_step),
-        values=reading.values,
+        values={key: one for key, one in whole.items() if key in trainer.settings},
+        where=where,
+        given=bool(read or typed or training.estimator),
+        complete=bool(read),
+        weights=training.estimator,
+        stated=training.completions_per_step,
+        probe=probe,
     )
+    if training.config is not None or trainer.file in read:
+        setting = _settle(setting)
+    for refuse in (_refuse_values, _refuse_size, _refuse_batch):
+        refuse(setting)
+    return setting
 
 
 def interpret(
@@ -335,7 +363,7 @@ class Change(NamedTuple):
 
 def fits(setting: Setting, size: int) -> bool:
     """Whether the batch as it is holds whole groups of a size."""
-    if size < TRAINERS[setting.trainer].least:
+    if size < setting.table.least:
         return False
     if (batch := setting.batch) is None:
         return not (setting.completions_per_step or 0) % size
@@ -351,7 +379,7 @@ def change_to(setting: Setting, size: int) -> Change:
     >>> change_to(read_training(used), 16)[1:3]
     (16, 'num_generations=16, gradient_accumulation_steps=4')
     """
-    trainer, batch = TRAINERS[setting.trainer], setting.batch
+    trainer, batch = setting.table, setting.batch
     settings = {trainer.size: size}
     stated = setting.completions_per_step
     if batch is None:
@@ -368,7 +396,7 @@ def change_to(setting: Setting, size: int) -> Change:
         value = counts[count] // math.prod(counts[one] for one in divisors)
         row = trainer.settings[name]
         known = name in setting.values or row.default is not None
-        if known and trainer.value(name, setting.values) != value:
+        if known and setting.value(name) != value:
             settings[name] = value
     others = {name: value for name, value in settings.items() if name != trainer.size}
     step = batch._replace(step=step, drawn=drawn).distinct

@@ -39,8 +39,9 @@ from truths import Truth
 
 LEVEL = 0.95
 # A trainer that takes no baseline, so that the verdict is about sizes.
-SIZES_OF_64 = DEFAULT._replace(trainer="other", estimator="grpo", group_size=64)
-GRPO_4 = DEFAULT._replace(estimator="grpo", group_size=4)
+SIZES_OF_64 = read_training({"G": 64, "estimator": "grpo"})
+LOO = {"loss_type": "dr_grpo", "estimator": "grpo"}
+GRPO_4 = read_training({"num_generations": 4, **LOO})
 
 
 def standard_errors(estimate, truth):
@@ -159,7 +160,7 @@ def test_hand_arithmetic():
 
 def test_shares_of_groups_that_the_pools_are_too_small_for_are_not_said(known):
     short = sample(known[0], np.random.default_rng(0), reference=64, blocks=2, largest=16)
-    few = make_advice(evidence(short, GRPO_4._replace(group_size=128)))
+    few = make_advice(evidence(short, read_training({"num_generations": 128, **LOO})))
     assert few.zero_variance is None
 
 

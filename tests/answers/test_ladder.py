@@ -5,6 +5,7 @@ each. All seeds are fixed.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from mse_lab.mse.loss import find_aims
 from populations import ExactTable
 from simulated import analysed
 
-GRPO_8 = DEFAULT._replace(estimator="grpo", group_size=8)
+GRPO_8 = read_training({"loss_type": "dr_grpo", "estimator": "grpo"})
 VERL = {"trainer": "verl", "rollout.n": 8, "algorithm.adv_estimator": "rloo"}
 
 
@@ -163,6 +164,6 @@ def test_a_factor_costs_nothing(known):
     """`centred` is GRPO-type times (G-1)/G; a batch's spread is one factor, too."""
     whole = ladder_of(known[1])
     for entry in ("centred", {"name": "batch-std", "eps": 1e-4, "length": "token-batch"}):
-        other = ladder_of(known[1], GRPO_8._replace(estimator=entry))
+        other = ladder_of(known[1], replace(GRPO_8, weights=entry))
         np.testing.assert_array_equal(other.base.noise, whole.base.noise)
         assert all(math.isfinite(row.cost.value) for row in other.rows())

@@ -10,7 +10,7 @@ import pytest
 
 from mse_lab.answers.advice import SetBaseline
 from mse_lab.answers.advice_files import advise_run
-from mse_lab.config.training import DEFAULT
+from mse_lab.config.training import read_training
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.regime import Regime
@@ -27,7 +27,7 @@ from written_runs import write_run
 
 SAVES, STEPS = Estimate(0.28, 0.25, 0.31), Estimate(0.023, 0.016, 0.031)
 
-AT_2048 = DEFAULT._replace(completions_per_step=2048)
+AT_2048 = read_training({"completions_per_step": 2048})
 
 
 def plain(text):
