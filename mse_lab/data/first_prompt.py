@@ -8,10 +8,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from mse_lab.data.mathematics import GaveUp
-from mse_lab.data.prompts import Prompt, is_chat
+from mse_lab.data.prompts import Prompt
 from mse_lab.data.reward_functions import UserReward
-from mse_lab.data.rewards import Reward, supplied
+from mse_lab.data.rewards import Reward, reward_completions, supplied
 from mse_lab.errors import InputError, shorten, shown
 
 # Characters of a prompt, in Python's notation, that are shown.
@@ -28,10 +27,9 @@ _ANSWERED = re.compile(
 
 def _texts(prompt: Prompt) -> list[str]:
     """Give the texts that a prompt is made of: of each turn, or the problem."""
-    problem = prompt.record.get("problem", prompt.text)
-    if is_chat(problem):
-        return [str(turn["content"]) for turn in problem]
-    return [str(problem)]
+    if prompt.chat:
+        return [str(turn["content"]) for turn in prompt.chat]
+    return [str(prompt.record.get("problem", prompt.text))]
 
 
 def find_mark(prompt: Prompt, special: Collection[str] = ()) -> str | None:
@@ -116,8 +114,11 @@ def describe_first(
     answers = (_bare_answer(other) or "" for other in others)
     wrong = next((answer for answer in answers if answer != right), "")
     try:
-        of_right, of_wrong = (reward(one, first.record) for one in (right or "", wrong))
-    except (InputError, ValueError, GaveUp) as error:
+        of_right, of_wrong = (
+            reward_completions(reward, [one], first).values_N.item()
+            for one in (right or "", wrong)
+        )
+    except InputError as error:
         return [*lines, f"warning: on a bare answer the reward fails: {error}"]
     if right is None:
         return lines

@@ -25,8 +25,8 @@ STANDARD_LIBRARY = {
 }
 INSTALLED = {"site-packages", "dist-packages"}
 
-# The one module that comes with this project, in a wheel too, and that a probe may name.
-OFFERED, OFFERED_FILE = "probes.phase.rewards", PROJECT / "probes/phase/rewards.py"
+# The one module of this project's clone that a probe may name from anywhere.
+OFFERED = "probes.phase.rewards"
 
 
 def load_extra(library: str, extra: str, key: str) -> Any:
@@ -73,8 +73,7 @@ def _is_refused(spec: ModuleSpec) -> bool:
     if not spec.has_location or not spec.origin:
         return not spec.submodule_search_locations
     path = Path(spec.origin).resolve()
-    installed = {*path.parents} & STANDARD_LIBRARY or {*path.parts} & INSTALLED
-    return bool(installed) and path != OFFERED_FILE.resolve()
+    return bool({*path.parents} & STANDARD_LIBRARY or {*path.parts} & INSTALLED)
 
 
 def _refuse_foreign(module: str, what: str) -> None:

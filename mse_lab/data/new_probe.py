@@ -176,7 +176,7 @@ def _has_chat_template(model: str, root: Path) -> bool:
 
 def _choose_chat(model: str, read: _Read, root: Path, wanted: bool | None) -> bool:
     """Use the chat template if there is one, and the prompts do not hold it already."""
-    if any(is_chat(prompt.record["problem"]) for prompt in read.prompts):
+    if any(prompt.chat for prompt in read.prompts):
         if wanted is False:
             raise InputError("--no-chat: the prompts are chats; leave it out")
         return True
@@ -220,7 +220,7 @@ def _fill_in(
     model: str, prompts: str, out: Path, read: _Read, root: Path, wanted: Wanted
 ) -> str:
     chat = _choose_chat(model, read, root, wanted.chat)
-    chats = any(is_chat(prompt.record["problem"]) for prompt in read.prompts)
+    chats = any(prompt.chat for prompt in read.prompts)
     has_steps = read.reward in ("gsm8k", "math")
     template = wanted.template or (
         "word-problem" if read.reward == "gsm8k" and not chats else "none"

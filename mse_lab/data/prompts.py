@@ -26,12 +26,12 @@ class Prompt:
     # The whole row of the prompt set, for the reward, with `id`, `problem`, `answer` and
     # `category` under these names.
     record: Mapping[str, Any]
+    chat: list[dict[str, Any]] | None = None  # Its messages; None of a text.
 
     @property
     def turns(self) -> list[dict[str, Any]]:
         """The messages of its chat; those of a text are one turn of the user."""
-        chat: Any = self.record.get("problem")
-        return chat if is_chat(chat) else [{"role": "user", "content": self.text}]
+        return self.chat or [{"role": "user", "content": self.text}]
 
 
 def is_chat(problem: Any) -> bool:
@@ -198,26 +198,28 @@ def load_prompts(config: Prompts, root: Path, **how: Any) -> list[Prompt]:
 
 
 def _render(record: Record, template: str, config: Prompts) -> Prompt:
-    if is_chat(record["problem"]):
-        text = str(record["problem"][-1]["content"])
-        if not config.chat or config.template != "none":
-            raise InputError(
-                f"prompt {shorten(record['id'])} is a chat: set prompts.chat = true "
-                "and prompts.template = none"
-            )
-    else:
-        text = template.replace("{problem}", str(record["problem"]))
-    return Prompt(record["id"], text, _category(record), record)
+    identity, problem = record["id"], record["problem"]
+    if not is_chat(problem):
+        text = template.replace("{problem}", str(problem))
+        return Prompt(identity, text, _category(record), record)
+    if not config.chat or config.template != "none":
+        raise InputError(
+            f"prompt {shorten(identity)} is a chat: set prompts.chat = true and "
+            "prompts.template = none"
+        )
+    return Prompt(identity, problem[-1]["content"], _category(record), record, problem)
 
 
 def take_prompts(given: Iterable[Any], config: Prompts, *, answered: bool) -> list[Prompt]:
     """Make prompts from texts, which are problems, or mappings in memory.
 
     Of the settings their template and chat count. Each must have an `answer` where it is
-    `answered`, for a built-in reward.
+    `answered`, for a built-in reward. What are prompts already are taken as they are.
     """
     is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
     rows = list(given) if is_list else []
+    if rows and all(isinstance(row, Prompt) for row in rows):
+        return rows
     if not all(isinstance(row, str | Mapping) for row in rows) or not rows:
         raise InputError(
             f"prompts = {shown(given)}: give texts, mappings with problem (or prompt) and "

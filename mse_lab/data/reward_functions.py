@@ -2,7 +2,7 @@
 
     ours    (text, row) -> float, of a completion's text and its prompt's row
     TRL's   (completions, **columns) -> list, of some completions of one prompt; it gets
-            `prompts`, `completion_ids` and the row's columns, too
+            `prompts`, as the model does, `completion_ids` and the row's columns, too
     verl's  compute_score(data_source, solution_str, ground_truth, extra_info) -> float, or
             a mapping with `score`
 
@@ -22,6 +22,7 @@ from typing import Any
 
 from mse_lab.arrays import LARGEST, Ints
 from mse_lab.data.foreign_code import guard, protect
+from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError, shorten
 
 FORMS = (
@@ -34,9 +35,12 @@ LARGEST_CALL = 64
 
 ALONE = 8  # Completions that are asked for alone.
 
-# Rewards texts of a prompt, whose row is the second argument; the third are token ids.
+# Rewards texts of a prompt; the third argument are token ids.
 Ids = Sequence[Sequence[int] | Ints] | None
-RewardsOf = Callable[[Sequence[str], Mapping[str, Any], Ids], list[Any]]
+RewardsOf = Callable[[Sequence[str], Prompt, Ids], list[Any]]
+
+# Columns that TRL's rewards get from the trainer under these or other names.
+OF_THE_TRAINER = ("prompt", "completion", "completion_ids")
 
 
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -79,16 +83,6 @@ def call_by_names(function: Callable[..., Any], given: Mapping[str, Any]) -> Any
     return _awaited(function(**taken))
 
 
-def call_together(
-    function: Callable[..., Any], columns: Mapping[str, Sequence[Any]], **more: Any
-) -> list[Any]:
-    """Call a function of TRL's form with columns, lists of equal length, and `more`."""
-    rewards = list(call_by_names(function, {**columns, **more}))
-    if len(rewards) != (count := len(columns["completions"])):
-        raise ValueError(f"it gave {len(rewards)} rewards for {count} completions")
-    return rewards
-
-
 def ignore(*_: Any) -> None:
     """Take what a reward logs through the trainer: it belongs to the training alone."""
 
@@ -96,30 +90,28 @@ def ignore(*_: Any) -> None:
 LOGS = {"log_extra": ignore, "log_metric": ignore}
 
 
-def as_turns(texts: Sequence[str]) -> list[list[dict[str, str]]]:
-    """Make an answer of a chat of each text."""
-    return [[{"role": "assistant", "content": text}] for text in texts]
-
-
-def _of_trl(function: Callable[..., Any], chat: bool) -> RewardsOf:
-    def call(texts: Sequence[str], row: Mapping[str, Any], ids: Ids) -> list[Any]:
-        rows, problem = [protect(row) for _ in texts], row.get("problem", "")
-        columns = {name: [each[name] for each in rows] for name in row}
-        columns |= {"prompts": [str(problem)] * len(texts), "completions": list(texts)}
+def _of_trl(function: Callable[..., Any], chat: bool, more: Mapping[str, Any]) -> RewardsOf:
+    def call(texts: Sequence[str], prompt: Prompt, ids: Ids) -> list[Any]:
+        names = [name for name in prompt.record if name not in OF_THE_TRAINER]
+        rows, given = [protect(prompt.record) for _ in texts], {**LOGS, **more}
+        given |= {name: [row[name] for row in rows] for name in names}
+        given |= {"prompts": [prompt.text for _ in texts], "completions": [*texts]}
         if chat:
-            user = [{"role": "user", "content": str(problem)}]
-            turns = problem if isinstance(problem, list) else user
-            columns["prompts"] = [protect(turns) for _ in texts]
-            columns["completions"] = as_turns(texts)
+            given["prompts"] = [protect(prompt.turns) for _ in texts]
+            answers = ({"role": "assistant", "content": text} for text in texts)
+            given["completions"] = [[answer] for answer in answers]
         if ids is not None:
-            columns["completion_ids"] = [[*map(int, one)] for one in ids]
-        return call_together(function, columns, **LOGS)
+            given["completion_ids"] = [[*map(int, one)] for one in ids]
+        rewards = list(call_by_names(function, given))
+        if len(rewards) != len(texts):
+            raise ValueError(f"it gave {len(rewards)} rewards for {len(texts)} completions")
+        return rewards
 
-    def rewards_of(texts: Sequence[str], row: Mapping[str, Any], ids: Ids) -> list[Any]:
+    def rewards_of(texts: Sequence[str], prompt: Prompt, ids: Ids) -> list[Any]:
         rewards = []
         for start in range(0, len(texts), LARGEST_CALL):
             part = slice(start, start + LARGEST_CALL)
-            rewards += call(texts[part], row, None if ids is None else ids[part])
+            rewards += call(texts[part], prompt, None if ids is None else ids[part])
         return rewards
 
     return rewards_of
@@ -142,10 +134,12 @@ def _of_verl(function: Callable[..., Any]) -> Callable[[str, Mapping[str, Any]],
     return reward
 
 
-def _as_rewards_of(function: Callable[..., Any], what: str, chat: bool) -> RewardsOf:
-    """Convert a function of any form to one of texts and their row."""
+def _as_rewards_of(
+    function: Callable[..., Any], what: str, chat: bool, more: Mapping[str, Any]
+) -> RewardsOf:
+    """Convert a function of any form to one of texts and their prompt."""
     if has_trl_form(function):
-        return _of_trl(function, chat)
+        return _of_trl(function, chat, more)
     one_by_one = function
     if {"solution_str", "ground_truth"} <= {*parameters_of(function)}:
         one_by_one = _of_verl(function)
@@ -157,9 +151,10 @@ def _as_rewards_of(function: Callable[..., Any], what: str, chat: bool) -> Rewar
     except ValueError:  # Some functions written in C have no signature.
         pass
 
-    def rewards_of(texts: Sequence[str], row: Mapping[str, Any], _: Ids) -> list[Any]:
+    def rewards_of(texts: Sequence[str], prompt: Prompt, _: Ids) -> list[Any]:
         rewards = {
-            text: _awaited(one_by_one(text, protect(row))) for text in dict.fromkeys(texts)
+            text: _awaited(one_by_one(text, protect(prompt.record)))
+            for text in dict.fromkeys(texts)
         }
         return [rewards[text] for text in texts]
 
@@ -180,26 +175,28 @@ def _as_number(value: Any) -> float:
 class UserReward:
     """A user's function of any form; a line for each error and unusable value.
 
-    `what` names it; in a `chat` a function of TRL's form gets messages.
+    `what` names it; in a `chat` a function of TRL's form gets messages, and in a training
+    `more` of what its trainer gives.
     """
 
     def __init__(
-        self, function: Callable[..., Any], what: str, *, chat: bool = False
+        self, function: Callable[..., Any], what: str, *, chat: bool = False, **more: Any
     ) -> None:
         update_wrapper(self, function)
-        self._rewards_of = _as_rewards_of(function, what, chat)
+        self._rewards_of = _as_rewards_of(function, what, chat, more)
         # Whether it may still depend on the other completions of a call.
         self._unasked = has_trl_form(function)
         if chat and self._unasked:
             what += ", given messages as prompts.chat is true"
         self._what = what
 
-    def __call__(self, text: str, prompt: Mapping[str, Any]) -> float:
-        """Reward one completion of a prompt."""
+    def __call__(self, text: str, row: Mapping[str, Any]) -> float:
+        """Reward one completion of a prompt that is its row alone."""
+        prompt = Prompt(str(row.get("id")), str(row.get("problem", "")), "", row)
         return self._numbers([text], prompt, None)[0]
 
     def together(
-        self, texts: Sequence[str], prompt: Mapping[str, Any], ids: Ids = None
+        self, texts: Sequence[str], prompt: Prompt, ids: Ids = None
     ) -> list[float]:
         """Reward completions of one prompt, those of TRL's form in few calls."""
         numbers = self._numbers(texts, prompt, ids)
@@ -208,10 +205,8 @@ class UserReward:
             self._unasked = False
         return numbers
 
-    def _numbers(
-        self, texts: Sequence[str], prompt: Mapping[str, Any], ids: Ids
-    ) -> list[float]:
-        where = f"{self._what}: failed on prompt {shorten(str(prompt.get('id')))}"
+    def _numbers(self, texts: Sequence[str], prompt: Prompt, ids: Ids) -> list[float]:
+        where = f"{self._what}: failed on prompt {shorten(prompt.id)}"
         with guard(where):
             try:
                 numbers = [*map(_as_number, self._rewards_of(texts, prompt, ids))]
@@ -226,11 +221,7 @@ class UserReward:
         return numbers
 
     def _refuse_relative(
-        self,
-        texts: Sequence[str],
-        prompt: Mapping[str, Any],
-        ids: Ids,
-        together: list[float],
+        self, texts: Sequence[str], prompt: Prompt, ids: Ids, together: list[float]
     ) -> None:
         """Refuse a reward that ranks a call's completions; noise is no such reward."""
         for text, _ in Counter(texts).most_common(ALONE):

@@ -239,7 +239,7 @@ def reward_completions(
 ) -> Rewards:
     """Compute the rewards of a prompt's completions, whose token ids may be known."""
     if isinstance(reward, UserReward):
-        return Rewards(np.array(reward.together(texts, prompt.record, ids)), 0)
+        return Rewards(np.array(reward.together(texts, prompt, ids)), 0)
     rewards: dict[str, float] = {}
     for text in dict.fromkeys(texts):
         # A text whose comparison is given up has no entry.

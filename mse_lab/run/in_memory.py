@@ -70,6 +70,8 @@ def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
 def _load_reward(reward: Any, probe: Probe) -> Reward:
     if isinstance(reward, str):
         return load_reward(reward)
+    if isinstance(reward, UserReward):
+        return reward
     if callable(reward):
         return UserReward(reward, f"reward = {probe.reward}", chat=probe.prompts.chat)
     raise InputError(f"reward = {shown(reward)}: give a name or a function")

@@ -25,7 +25,9 @@ from mse_lab.answers.ladder import Ladder
 from mse_lab.api.measure import sample_evidence
 from mse_lab.config.training import interpret
 from mse_lab.console import ending
-from mse_lab.data.trainer_prompts import as_prompt_set, as_row_reward, choose_rows
+from mse_lab.data.prompts import Prompt
+from mse_lab.data.reward_functions import UserReward
+from mse_lab.data.trainer_prompts import choose_prompts
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.formatting import share
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
@@ -127,7 +129,7 @@ class MSECallback(TrainerCallback):
     def _reset(self) -> None:
         self.measured, self.skipped = 0, 0
         self._began, self._seconds, self._last = time.monotonic(), 0.0, 0.0
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Prompt] = []  # The sample of the training set.
         self._numbers: dict[str, float] = {}  # Not logged yet.
         self._said = ("", 0)  # The verdict that was printed, and its size.
         self._rewards: list[str] = []  # The trainer's reward functions, where known.
@@ -220,13 +222,13 @@ class MSECallback(TrainerCallback):
         budget = self._budget or max(least, int(self._share * drawn))
         if not self._rows:
             most = max(budget // FIRST_COMPLETIONS, FIRST_PROMPTS)
-            rows = choose_rows(self._prompts, most, args.seed)
-            options = args.chat_template_kwargs
-            self._rows = as_prompt_set(rows, given["processing_class"], options)
-        model, tokenizer = given["model"], given["processing_class"]
-        prompts = {"source": "memory", "template": "none"}
+            self._rows = choose_prompts(self._prompts, most, args.seed)
+        model, tokenizer, name = given["model"], given["processing_class"], "the live model"
+        prompts: dict[str, Any] = {"source": "memory", "template": "none"}
+        if chat := self._rows[0].chat is not None:
+            prompts |= {"chat": True, "chat_template_kwargs": args.chat_template_kwargs}
         settings = {"prompts": prompts, "sampling": sampling, "seed": args.seed}
-        reward, name = as_row_reward(self._reward, state), "the live model"
+        reward = UserReward(self._reward, "reward", chat=chat, trainer_state=state)
         borrowed = borrow_subject(
             model, tokenizer, self._rows, reward, settings, name, block=LARGEST_BLOCK
         )

@@ -81,8 +81,9 @@ def turns(*roles):
     ],
 )  # fmt: skip
 def test_prompts_that_hold_the_template_or_an_answer_are_told(problem, chat, lines):
+    messages = problem if isinstance(problem, list) else None
     two = [
-        Prompt("a", "7", "", {"problem": problem}),
+        Prompt("a", "7", "", {"problem": problem}, messages),
         Prompt("b", "x", "", {"problem": "x"}),
     ]
     said = [*doubts_about(two, chat=chat, special=["</eos>", "7", "eos"])]

@@ -23,7 +23,8 @@ CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 
 
 def graded(function, *texts, chat=False, ids=None, row=ROW):
     reward = UserReward(function, "reward = mine:reward", chat=chat)
-    prompt = Prompt(id="q7", text="1 + 1 =", category="", record=row)
+    turns = row["problem"] if isinstance(row.get("problem"), list) else None
+    prompt = Prompt("q7", "1 + 1", "", row, turns)
     return reward_completions(reward, texts, prompt, ids).values_N.tolist()
 
 

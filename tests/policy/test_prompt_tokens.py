@@ -1,6 +1,7 @@
 """Prompts: encoded as a text, or as a chat through the tokenizer's template."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_a_chat_is_what_the_template_makes_of_its_turns(copy):
     assert encode(policy, "1 2", chat=True) == [[0, 1, 2, 3]]
     policy.tokenizer.chat_template = "{% for m in messages %}{{ m.role }}{% endfor %}"
     turns = [{"role": "system", "content": "1"}, {"role": "user", "content": "2"}]
-    found = render_chats(policy.tokenizer, [prompt("2", problem=turns), prompt("2")])
+    found = render_chats(policy.tokenizer, [replace(prompt("2"), chat=turns), prompt("2")])
     assert found == ["systemuser", "user"]
 
 
