@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -20,22 +20,18 @@ from mse_lab.arrays import Arrays
 from mse_lab.console import writing
 from mse_lab.errors import InputError, in_short
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 # Who has made a figure: what `report.drawing` writes into its metadata, which all kinds of
 # files that it draws have at their beginning or end.
 MAKER = "mse_lab, how far is the policy gradient"
 _OUR_MARKS = (MAKER.encode(), b"<title>How far is the policy gradient")
 _READ_BYTES = 4096
 
-# How texts begin that are made of a run, or mark its folder.
-_BEGINNINGS = {
-    "checkpoint.json": rb'\{\s*"model": "([a-z0-9-]+:)?[0-9a-f]*"',
-    "advice.json": rb'\{\s*"name": "[^"]*",\s*"prompts": \d',
-    "claims.csv": rb"statement,kind,run,",
-}
+# How texts begin that are made of a run, or mark its folder: `checkpoint.json`,
+# `advice.json`, `claims.csv`.
+_BEGINNINGS = re.compile(
+    rb'\{\s*"model": "([a-z0-9-]+:)?[0-9a-f]*"|\{\s*"name": "[^"]*",\s*"prompts": \d|'
+    rb"statement,kind,run,"
+)
 
 
 def is_ours(path: Path) -> bool:
@@ -49,9 +45,7 @@ def is_ours(path: Path) -> bool:
         begins = file.read(_READ_BYTES)
         file.seek(max(0, path.stat().st_size - _READ_BYTES))
         ends = begins + file.read()
-    if beginning := _BEGINNINGS.get(path.name):
-        return re.match(beginning, begins) is not None
-    return any(mark in ends for mark in _OUR_MARKS)
+    return bool(_BEGINNINGS.match(begins)) or any(mark in ends for mark in _OUR_MARKS)
 
 
 def exists(path: Path) -> bool:
@@ -103,12 +97,9 @@ def open_intact(path: Path, remedy: str) -> Iterator[BinaryIO]:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a figure or page; somebody's own file of that name is left alone."""
+    """Write what a command makes; somebody's own file of that name is left alone."""
     if (path.exists() or path.is_symlink()) and not is_ours(path):
-        raise InputError(
-            f"{path}: is somebody's own, and is not written over; move it, or name another "
-            "file by --out"
-        )
+        raise InputError(f"{path}: is somebody's own, and is not written over; move it")
     write_bytes(path, content)
 
 
@@ -132,11 +123,6 @@ def write_bytes(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 with LF, whole or not at all."""
-    write_bytes(path, text.encode())
-
-
 def as_data(value: Any) -> Any:
     """Turn named tuples into mappings, and numbers that JSON does not have into words."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -151,14 +137,22 @@ def as_data(value: Any) -> Any:
     return value
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write indented JSON."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+def encode(name: str, content: Any) -> bytes:
+    """Encode a file's content by its name: a table, JSON, arrays, or else a text.
 
+    Numbers of a table have ten digits; texts are UTF-8, with LF.
 
-def write_table(path: Path, table: "pd.DataFrame") -> None:
-    """Write a table as CSV, its numbers with ten digits."""
-    write_text(path, table.to_csv(index=False, float_format="%.10g", lineterminator="\n"))
+    >>> encode("config.yaml", "seed: 1")
+    b'seed: 1'
+    """
+    suffix = Path(name).suffix
+    if suffix == ".npz":
+        return npz_bytes(content)
+    if suffix == ".json":
+        content = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    if suffix == ".csv":
+        content = content.to_csv(index=False, float_format="%.10g", lineterminator="\n")
+    return bytes(content.encode())
 
 
 def npz_bytes(arrays: Arrays, *, compressed: bool = True) -> bytes:
@@ -169,6 +163,6 @@ def npz_bytes(arrays: Arrays, *, compressed: bool = True) -> bytes:
     return buffer.getvalue()
 
 
-def write_arrays(path: Path, arrays: Arrays, *, compressed: bool = True) -> None:
-    """Write named arrays as `.npz`."""
-    write_bytes(path, npz_bytes(arrays, compressed=compressed))
+def write_file(path: Path, content: Any) -> None:
+    """Write a table, JSON, arrays or a text, by the path's suffix."""
+    write_bytes(path, encode(path.name, content))

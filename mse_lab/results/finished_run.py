@@ -26,7 +26,7 @@ from mse_lab.mse.pools import Pools
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import Checks
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.inventory import RESTORE, SEALED_TABLES
+from mse_lab.results.inventory import RESTORE, TABLES
 from mse_lab.results.tables import describe_prompts
 
 
@@ -68,17 +68,8 @@ class FinishedRun(Analysis):
     """A run that lies in a folder, with what else is known of it there."""
 
     folder: Path
-
-    @cached_property
-    def probe(self) -> Probe:
-        """Its configuration."""
-        return read_probe(self.folder)
-
-    @cached_property
-    def noted(self) -> Checks:
-        """Its built-in checks and warnings, as noted when it was measured."""
-        noted: Checks = ResultsFolder(self.folder).read("checks.json")
-        return noted
+    probe: Probe  # Its configuration.
+    noted: Checks  # Its built-in checks and warnings, as noted when it was measured.
 
     @property
     def setting(self) -> Setting:
@@ -129,7 +120,8 @@ def read_run(folder: Path) -> FinishedRun:
         with suppress(InputError):
             estimators.append(find_estimator(entry))
     results.refuse_changed(identify_code(estimators))
-    return FinishedRun(**vars(run), folder=folder)
+    noted = results.read("checks.json")
+    return FinishedRun(**vars(run), folder=folder, probe=probe, noted=noted)
 
 
 def repair(
@@ -144,7 +136,7 @@ def repair(
             described = results.read("prompts.csv")
         pools = results.read("pools.npz")
         results.write_tables(_analyse(results.path, name, probe, pools, described), lost)
-        results.seal([name for name in lost if name in SEALED_TABLES])
+        results.seal(name for name in lost if name in TABLES)
     return lost
 
 

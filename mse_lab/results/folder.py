@@ -6,7 +6,7 @@ made again without the model.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,24 +19,22 @@ from mse_lab.data.identity import UNKNOWN_IDENTITY
 from mse_lab.errors import InputError
 from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import (
+    encode,
     exists,
     is_ours,
-    npz_bytes,
     remove,
-    write_arrays,
     write_bytes,
-    write_json,
-    write_table,
-    write_text,
+    write_file,
+    write_output,
 )
 from mse_lab.results.inventory import (
-    FILES,
     FROM_POOLS,
     MADE,
     MARK,
     NEEDED,
+    READERS,
     SEALED,
-    SEALED_TABLES,
+    TABLES,
     read_intact,
     remedy,
 )
@@ -50,12 +48,6 @@ ADVICE = "advice"
 
 START_OVER = "start over with --fresh, or name another folder with --out"
 START_OVER_IN_PYTHON = "remove that folder, or name another one with out="
-
-WRITERS: Mapping[str, Callable[[Path, Any], None]] = {
-    ".csv": write_table,
-    ".json": write_json,
-    ".npz": write_arrays,
-}
 
 
 class ResultsFolder:
@@ -113,10 +105,11 @@ class ResultsFolder:
 
     def write(self, name: str, content: Any) -> None:
         """Write a file of the inventory: a table, JSON, arrays or a text, by its suffix."""
-        assert name in FILES
-        if self._is_anothers(name):
-            raise InputError(f"{self.file(name)}: is somebody's own; move it")
-        WRITERS.get(Path(name).suffix, write_text)(self.file(name), content)
+        if name in MADE:
+            write_output(self.file(name), encode(name, content))
+        else:
+            assert name in READERS
+            write_file(self.file(name), content)
 
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else in the folder."""
@@ -125,13 +118,14 @@ class ResultsFolder:
             raise InputError(
                 f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
             )
-        self._remove(name for name in FILES if name != MARK)
-        self._remove([MARK])
+        self._remove_made()
+        for name in sorted(READERS, key=MARK.__eq__):
+            remove(self.file(name))
 
-    def _remove(self, names: Iterable[str]) -> None:
-        """Remove files that are ours."""
-        for name in names:
-            if not self._is_anothers(name):
+    def _remove_made(self) -> None:
+        """Remove what commands have made of a run."""
+        for name in MADE:
+            if is_ours(self.file(name)):
                 remove(self.file(name))
 
     def refuse_foreign(self) -> None:
@@ -142,20 +136,13 @@ class ResultsFolder:
         """
         if self.has(MARK) and (self.has_tables() or is_ours(self.file(MARK))):
             return
-        foreign = [
-            name
-            for name in FILES
-            if self.has(name) and (name not in MADE or self._is_anothers(name))
-        ]
+        foreign = [name for name in READERS if self.has(name)]
+        foreign += [n for n in MADE if self.has(n) and not is_ours(self.file(n))]
         for name in [*foreign, *["shards"] * bool(self.finished_prompts())]:
             raise InputError(
                 f"{self.file(name)}: is no run's, and a run would write over it; move it, "
                 "or choose another folder with --out"
             )
-
-    def _is_anothers(self, name: str) -> bool:
-        """Whether a file that commands make of a run is there, and was not made so."""
-        return name in MADE and self.has(name) and not is_ours(self.file(name))
 
     def refuse_other(self, probe: Probe, identity: Mapping[str, str]) -> None:
         """Refuse a folder whose run, finished or begun, is of another configuration.
@@ -201,7 +188,7 @@ class ResultsFolder:
         commands have made of them stays, too, and else goes: it may be another run's.
         """
         if not self.is_begun():
-            self._remove(MADE)
+            self._remove_made()
         if not self.has_tables():
             self.write(MARK, dict(identity))
         self.write("config.yaml", dump_probe(probe))
@@ -279,23 +266,17 @@ class ResultsFolder:
             }
             self.write("errors.npz", arrays)
 
-    def write_checks(
-        self, checks: Sequence[Check], warnings: Sequence[str], pools: str = ""
-    ) -> None:
-        """Write the built-in checks, the warnings, and seals, that of the `pools` given."""
-        seals = self._seals(SEALED_TABLES) | ({"pools.npz": pools} if pools else {})
-        content = Checks(none_failed(checks), list(checks), list(warnings), seals)
-        self.write("checks.json", asdict(content))
-
     def write_end(
         self, checks: Sequence[Check], warnings: Sequence[str], pools: Arrays
     ) -> None:
         """Write the checks, then the pools, without which a run is not finished."""
-        content = npz_bytes(pools)
-        self.write_checks(checks, warnings, hashlib.sha256(content).hexdigest())
+        content = encode("pools.npz", pools)
+        seals = self._seals(TABLES) | {"pools.npz": hashlib.sha256(content).hexdigest()}
+        found = Checks(none_failed(checks), list(checks), list(warnings), seals)
+        self.write("checks.json", asdict(found))
         write_bytes(self.file("pools.npz"), content)
 
-    def seal(self, names: Sequence[str]) -> None:
+    def seal(self, names: Iterable[str]) -> None:
         """Keep in `checks.json` the digests of these files, of those that are there."""
         checks = self.read_checks()
         seals = checks.seals | self._seals(names)

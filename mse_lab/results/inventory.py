@@ -1,7 +1,7 @@
 """Inventory: every file of a run's folder, how it is read, and what it can be made from.
 
-Reading, writing, repairing, clearing, and the state of a result all follow from this
-table, so a new file needs a row here and a call of `ResultsFolder.write`. While a run is
+Reading, repairing, clearing, and the state of a result all follow from this table, so a
+new file needs a row here and a call of `ResultsFolder.write`. While a run is
 under way its folder also holds `shards/` and `.lock`. An absent file is no damage: tables
 are committed without the arrays that they come from.
 
@@ -13,7 +13,6 @@ they are imported where they are used.
 import io
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -105,24 +104,9 @@ def read_completions(file: BinaryIO) -> "pd.DataFrame":
     return lines[["prompt", "length", "truncated"]]
 
 
-def refuse_to_read(file: BinaryIO) -> Any:
-    """Refuse a file that no command reads."""
-    raise ValueError("no command reads it back")
-
-
 # What to do about a damaged file.
 RESTORE = f"restore it, or measure again with {COMMAND_PREFIX} run PROBE --fresh"
 REPAIR = f"{COMMAND_PREFIX} run PROBE makes it again from pools.npz"
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of a result."""
-
-    read: Callable[[BinaryIO], Any] = refuse_to_read
-    from_pools: bool = False  # Whether it follows from `pools.npz`.
-    needed: bool = False  # Whether a finished run must have it.
-    sealed: bool = False  # Whether its digest is kept in `checks.json`: answers read it.
 
 
 def read_pools(file: BinaryIO) -> "Pools":
@@ -144,42 +128,45 @@ _MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
 # Marks a folder as a run's: what the run measures, by part. Written first, removed last.
 MARK = "checkpoint.json"
 
-# What other commands make of a finished run.
+# How each file that a run writes is read. The tables follow from `pools.npz`, and so do the
+# raw errors; the pools are written last.
+TABLES = {
+    "mse.csv": _table(*_MSE),
+    "laws.csv": _table(*_POINT, *_LAW, rows=0),
+    "prompts.csv": _table("prompt", "category", "value"),
+}
+READERS: dict[str, Callable[[BinaryIO], Any]] = {
+    **TABLES,
+    "errors.npz": read_npz,
+    "config.yaml": read_configuration,
+    MARK: partial(read_json, schema=dict[str, str]),
+    "environment.json": partial(read_json, schema=dict[str, Any]),
+    "diagnostics.json": read_diagnostics,
+    "completions.jsonl": read_completions,
+    "checks.json": partial(read_json, schema=Checks),
+    "pools.npz": read_pools,
+}
+
+FROM_POOLS = (*TABLES, "errors.npz")
+# Those that answers are read from: `checks.json` keeps their digests.
+SEALED = (*TABLES, "pools.npz")
+# Without these a run is not finished.
+NEEDED = (*FROM_POOLS, "checks.json", "pools.npz")
+
+# What other commands make of a finished run; none is read back here.
 MADE = (
     *("advice.json", "claims.csv", "report.html"),
     *("figure4.png", "figure4.pdf", "phase.png", "phase.pdf"),
 )
 
-FILES = {
-    "mse.csv": File(_table(*_MSE), from_pools=True, needed=True, sealed=True),
-    "laws.csv": File(_table(*_POINT, *_LAW, rows=0), from_pools=True, sealed=True),
-    "prompts.csv": File(
-        _table("prompt", "category", "value"), from_pools=True, needed=True, sealed=True
-    ),
-    "errors.npz": File(read_npz, from_pools=True, needed=True),
-    "config.yaml": File(read_configuration),
-    MARK: File(partial(read_json, schema=dict[str, str])),
-    "environment.json": File(partial(read_json, schema=dict[str, Any])),
-    "diagnostics.json": File(read_diagnostics),
-    "completions.jsonl": File(read_completions),
-    "checks.json": File(partial(read_json, schema=Checks), needed=True),
-    "pools.npz": File(read_pools, needed=True, sealed=True),  # Written last.
-    **dict.fromkeys(MADE, File()),
-}
-
-FROM_POOLS = tuple(name for name, file in FILES.items() if file.from_pools)
-NEEDED = tuple(name for name, file in FILES.items() if file.needed)
-SEALED = tuple(name for name, file in FILES.items() if file.sealed)
-SEALED_TABLES = tuple(name for name in SEALED if name in FROM_POOLS)
-
 
 def remedy(path: Path) -> str:
     """Say what to do about a file that is damaged, or not the run's."""
-    repairable = FILES[path.name].from_pools and exists(path.with_name("pools.npz"))
+    repairable = path.name in FROM_POOLS and exists(path.with_name("pools.npz"))
     return REPAIR if repairable else RESTORE
 
 
 def read_intact(path: Path) -> Any:
     """Read a file of a result; refuse one that is damaged."""
     with open_intact(path, remedy(path)) as opened:
-        return FILES[path.name].read(opened)
+        return READERS[path.name](opened)

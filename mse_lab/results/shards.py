@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mse_lab.data.identity import digest_arrays
 from mse_lab.errors import InputError
-from mse_lab.results.files import open_intact, vanished, write_arrays
+from mse_lab.results.files import npz_bytes, open_intact, vanished, write_bytes
 from mse_lab.results.inventory import read_npz
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ def save_shard(measured: object, path: Path, origin: str) -> None:
         "seal": np.array(digest_arrays(arrays, SHARD_VERSION, origin)),
     }
     # Vectors of random numbers, read once: compressing them gains nothing.
-    write_arrays(path, arrays | marks, compressed=False)
+    write_bytes(path, npz_bytes(arrays | marks, compressed=False))
 
 
 def load_shard(kind: type[T], path: Path, origin: str) -> T:

@@ -33,7 +33,7 @@ from scipy import stats
 
 from mse_lab.arrays import Floats
 from mse_lab.report.drawing import STYLES, save_figure
-from mse_lab.results.files import write_table
+from mse_lab.results.files import write_file
 from probes.studies.bandits import (
     Bandit,
     Point,
@@ -415,7 +415,7 @@ def study(folder: Path) -> list[Finding]:
     parts = [part() for part in (lemma_6, theorem_7, theorem_8)]
     findings = [one for judged, _ in parts for one in judged]
     findings += [*seen_and_unseen(), *corollary_9(), *corollary_10()]
-    write_table(folder / "findings.csv", pd.DataFrame(findings))
+    write_file(folder / "findings.csv", pd.DataFrame(findings))
     for name in ("theory.png", "theory.pdf"):
         save_figure(lambda: compose(*(curves for _, curves in parts)), folder / name)
     return findings

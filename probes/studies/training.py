@@ -23,7 +23,7 @@ from mse_lab.data.prompts import load_prompts
 from mse_lab.errors import InputError
 from mse_lab.project import PROJECT
 from mse_lab.report.drawing import save_figure
-from mse_lab.results.files import write_table
+from mse_lab.results.files import write_file
 from mse_lab.run.processes import lock
 from probes.studies.training_design import Run, Settings, load_settings, runs_of
 from probes.studies.training_law import compose, judge, predict, read_all_constants
@@ -82,17 +82,17 @@ def study(settings: Settings, folder: Path, so_far: bool) -> None:
     file = RunsFile(folder / "runs.csv", settings)
     with lock(folder):
         file.read()
-        write_table(folder / "prediction.csv", predicted)
+        write_file(folder / "prediction.csv", predicted)
         if not so_far:
             train_missing(file, settings)
         comparison, law = judge(file.read(), settings, predicted)
         if comparison.empty:
             raise InputError(f"{file.path}: no arm has run with two seeds beside its base")
-        write_table(folder / "comparison.csv", comparison)
-        write_table(folder / "law.csv", law)
+        write_file(folder / "comparison.csv", comparison)
+        write_file(folder / "law.csv", law)
         if settings.held_out:
             unseen, _ = judge(file.read(), settings, predicted, "unseen")
-            write_table(folder / "comparison-unseen.csv", unseen)
+            write_file(folder / "comparison-unseen.csv", unseen)
         for name in ("training.png", "training.pdf", "training-dark.png"):
             dark = "dark" in name
             save_figure(lambda: compose(comparison), folder / name, dark=dark)

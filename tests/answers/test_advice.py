@@ -24,7 +24,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.rule import price_rungs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
-from mse_lab.results.files import write_json
+from mse_lab.results.files import write_file
 from populations import (
     POPULATION,
     KnownTable,
@@ -104,7 +104,7 @@ def test_kept_as_data_and_read_again(known, tmp_path):
     found, path = known[2], tmp_path / "advice.json"
     best = Estimate(4.0, 3.0, math.inf)
     for one in (found, replace(found, best=best)):
-        write_json(path, one.as_dict())
+        write_file(path, one.as_dict())
         assert one.as_dict()["num_generations"] == one.set_to  # TRL's name of it.
         again = restore_advice(path)
         assert again.as_dict() == one.as_dict()

@@ -1,6 +1,7 @@
 """One file of a finished run is damaged at random: whoever reads it says so in a line."""
 
 import io
+import json
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -15,9 +16,9 @@ import run_mse
 from mse_lab.arrays import LARGEST
 from mse_lab.report.probe_list import list_probes
 from mse_lab.results import inventory
-from mse_lab.results.files import write_arrays, write_json
+from mse_lab.results.files import write_file
 
-FILES = sorted(inventory.FILES.keys() - inventory.MADE)
+FILES = sorted(inventory.READERS)
 COMMANDS = ["run", "bare", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.
@@ -83,7 +84,7 @@ def spoil(path, kind, *how):
     elif kind == "swap":
         path.write_bytes(path.with_name(how[0]).read_bytes())
     elif kind == "json":
-        write_json(path, how[0])
+        path.write_text(json.dumps(how[0]) + "\n")
     elif kind == "cell" and path.suffix == ".csv":
         parts = content.decode().split(",")
         parts[int(how[0] * (len(parts) - 1))] = how[1]
@@ -92,7 +93,7 @@ def spoil(path, kind, *how):
         arrays = dict(np.load(path))
         name = sorted(arrays)[int(how[0] * (len(arrays) - 1))]
         with np.errstate(all="ignore"):
-            write_arrays(path, {**arrays, name: ARRAYS[how[1]](arrays[name])})
+            write_file(path, {**arrays, name: ARRAYS[how[1]](arrays[name])})
 
 
 def put(command, project, folder):

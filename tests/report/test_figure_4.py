@@ -10,7 +10,7 @@ from mse_lab.commands.command_line import ROOT
 from mse_lab.commands.figure import FIGURE_4_RUNS
 from mse_lab.report.drawing import save_figure
 from mse_lab.report.figure_4 import compose, find_curves, title_of
-from mse_lab.results.files import write_table
+from mse_lab.results.files import write_file
 from mse_lab.results.finished_run import Tables, read_tables
 from mse_lab.results.folder import ResultsFolder
 
@@ -45,7 +45,7 @@ def draw(tmp_path, capsys):
         for folder, run in zip(folders, runs, strict=True):
             for table in ("mse", "laws", "prompts"):
                 path = ResultsFolder(folder).file(f"{table}.csv")
-                write_table(path, getattr(run, table))
+                write_file(path, getattr(run, table))
         output = tmp_path / "f.svg"
         assert run_mse.main(["figure", *map(str, folders), "--out", str(output)]) == 0
         assert capsys.readouterr().err == ""

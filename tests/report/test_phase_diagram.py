@@ -10,7 +10,7 @@ import run_mse
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regime import aggregate_place, oracle_gain
 from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase, read_dots
-from mse_lab.results.files import write_table
+from mse_lab.results.files import write_file
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import ResultsFolder
 from simulated import with_rewards
@@ -112,9 +112,9 @@ def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
     point = {"probe": ["some"], "estimator": "grpo", "group_size": 4, "replicates": 2}
     for table in ("mse.csv", "laws.csv"):
         numbered = pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
-        write_table(results.file(table), numbered)
+        write_file(results.file(table), numbered)
     prompts = {"prompt": ["a"], "category": "", "value": 0.5}
-    write_table(results.file("prompts.csv"), pd.DataFrame(prompts))
+    write_file(results.file("prompts.csv"), pd.DataFrame(prompts))
     assert "prompts.csv lacks" in refused("figure", "--phase", str(tmp_path))
 
 

@@ -1,5 +1,6 @@
 """A damaged file is refused in a line; what follows from the pools is made again."""
 
+import json
 import os
 from pathlib import Path
 
@@ -11,16 +12,15 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.probe_list import list_probes
 from mse_lab.report.rendering import as_text
-from mse_lab.results.files import exists, write_arrays, write_json, write_table
+from mse_lab.results import inventory
+from mse_lab.results.files import exists, write_file
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import (
-    FILES,
     FROM_POOLS,
-    MADE,
+    READERS,
     REPAIR,
     RESTORE,
     SEALED,
-    SEALED_TABLES,
     read_intact,
     read_table,
 )
@@ -31,9 +31,6 @@ COMMITTED = [
     *sorted(ROOT.glob("results/*/*/checks.json")),
     *ROOT.glob("mse_lab/examples/*/checks.json"),
 ]
-
-# What every run has.
-OF_A_RUN = sorted(FILES.keys() - MADE)
 
 
 def cut(content):
@@ -49,7 +46,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", OF_A_RUN)
+@pytest.mark.parametrize("name", sorted(READERS))
 def test_whatever_is_damaged_is_named(copy, name, damage):
     DAMAGES[damage](copy.file(name))
     with pytest.raises(InputError) as refusal:
@@ -182,7 +179,7 @@ def test_tables_without_raw_data_serve_the_figure(project, copy):
 
 
 def test_parts_of_two_runs_are_told_apart(copy, capsys):
-    write_table(copy.file("prompts.csv"), copy.read("prompts.csv")[:2])
+    write_file(copy.file("prompts.csv"), copy.read("prompts.csv")[:2])
     copy.seal(["prompts.csv"])
     assert run_mse.main(["report", str(copy.path)]) == 2
     assert "are not of one run; restore" in capsys.readouterr().err
@@ -224,7 +221,7 @@ JSON = {
     ids=lambda value: str(value)[:40],
 )
 def test_values_of_another_shape_are_refused(tmp_path, name, value):
-    write_json(tmp_path / name, value)
+    (tmp_path / name).write_text(json.dumps(value) + "\n")
     with pytest.raises(InputError, match=rf"{name}: damaged \("):
         read_intact(tmp_path / name)
 
@@ -235,7 +232,7 @@ NAMES = ["NA", "nan", "001", "true", "1e5", "none", "", "NULL", "a,b", '"', "-1"
 def test_texts_stay_what_they_are(tmp_path):
     """In every column of texts, whatever a number or a missing one looks like."""
     path, texts = tmp_path / "some.csv", ["probe", "estimator", "prompt", "category"]
-    write_table(path, pd.DataFrame({**dict.fromkeys(texts, NAMES), "value": 0.5}))
+    write_file(path, pd.DataFrame({**dict.fromkeys(texts, NAMES), "value": 0.5}))
     with path.open("rb") as file:
         found = read_table(file, texts)
     assert all(found[name].tolist() == NAMES for name in texts)
@@ -252,7 +249,7 @@ TABLES = {
 @pytest.mark.parametrize("says", TABLES)
 def test_tables_that_no_run_writes_are_refused(copy, says):
     path = copy.file("mse.csv")
-    write_table(path, TABLES[says](copy.read("mse.csv")))
+    write_file(path, TABLES[says](copy.read("mse.csv")))
     with pytest.raises(InputError, match=rf"mse\.csv: damaged \({says}\)"):
         read_intact(path)
 
@@ -263,21 +260,21 @@ def of_another_run(copy, name):
     if path.suffix == ".csv":
         table = read_intact(path)
         column = "value" if name == "prompts.csv" else "law"
-        write_table(path, table.assign(**{column: table[column] * 1.01}))
+        write_file(path, table.assign(**{column: table[column] * 1.01}))
     else:
         arrays = dict(np.load(path))
-        write_arrays(path, arrays | {"rewards_PN": 1 - arrays["rewards_PN"]})
+        write_file(path, arrays | {"rewards_PN": 1 - arrays["rewards_PN"]})
 
 
 @pytest.mark.parametrize("name", SEALED)
 def test_what_answers_are_read_from_is_as_the_run_wrote_it(name, project, copy, capsys):
     of_another_run(copy, name)
     commands = ["claims", "advise", "report"]
-    for command in [*commands, *["figure"] * (name in SEALED_TABLES)]:
+    for command in [*commands, *["figure"] * (name in inventory.TABLES)]:
         assert put(command, project, copy) == 2
         said = capsys.readouterr().err
         assert f"{copy.file(name)}: not as the run wrote it, by its digest in chec" in said
-    made_again = name in SEALED_TABLES
+    made_again = name in inventory.TABLES
     assert put("run", project, copy) == (0 if made_again else 2)
     if made_again:
         assert f"{name} made again from pools.npz" in capsys.readouterr().out

@@ -11,14 +11,14 @@ import pytest
 
 from mse_lab.errors import InputError
 from mse_lab.mse.intervals import Estimate
-from mse_lab.results.files import as_data, write_bytes, write_json, write_table
+from mse_lab.results.files import as_data, write_bytes, write_file
 
 
 def test_the_same_bytes_everywhere(tmp_path):
     """Letters of any language stand as they are; tables have ten digits."""
-    write_json(tmp_path / "one.json", {"name": "Müller √2"})
+    write_file(tmp_path / "one.json", {"name": "Müller √2"})
     assert (tmp_path / "one.json").read_bytes() == '{\n  "name": "Müller √2"\n}\n'.encode()
-    write_table(tmp_path / "one.csv", pd.DataFrame({"é": [1 / 3, 2.0], "n": [1, 2]}))
+    write_file(tmp_path / "one.csv", pd.DataFrame({"é": [1 / 3, 2.0], "n": [1, 2]}))
     assert (tmp_path / "one.csv").read_bytes() == "é,n\n0.3333333333,1\n2,2\n".encode()
 
 

@@ -10,10 +10,10 @@ import run_mse
 from mse_lab.errors import InputError
 from mse_lab.report.drawing import FIGURE_SUFFIXES, save_figure
 from mse_lab.results.files import is_ours
-from mse_lab.results.inventory import FILES, MADE, MARK
+from mse_lab.results.inventory import MADE, MARK, READERS
 
 OWN = "mine\n"
-WITHOUT_A_RUN = [*FILES, "shards/000000.npz"]
+WITHOUT_A_RUN = [*READERS, *MADE, "shards/000000.npz"]
 
 
 def put(path, kind, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from measurements import flat, make_measurement
 from mse_lab.errors import InputError
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.results.files import write_arrays
+from mse_lab.results.files import write_file
 from mse_lab.results.shards import Shards, load_shard, save_shard
 
 
@@ -56,7 +56,7 @@ def rewritten(change):
     def spoil(path):
         arrays = dict(np.load(path))
         change(arrays)
-        write_arrays(path, arrays)
+        write_file(path, arrays)
 
     return spoil
 

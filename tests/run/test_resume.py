@@ -63,7 +63,7 @@ def test_what_was_made_of_a_run_stays_where_that_is_measured_again(write_probe, 
     assert (folder / "advice.json").read_text() == advice
 
 
-@pytest.mark.parametrize("at", ["write_checks", "drop_shards"])
+@pytest.mark.parametrize("at", ["write_end", "drop_shards"])
 def test_a_kill_while_the_result_is_written(at, write_probe, tmp_path, monkeypatch):
     """Before the pools, which are written last, and after them."""
     path, out = write_probe(), tmp_path / "out"

@@ -12,7 +12,7 @@ from mse_lab.config.probe_files import load_probe
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.results.files import write_json
+from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import MARK
 from mse_lab.run.context import load, measuring
@@ -129,7 +129,7 @@ def test_committed_tables_keep_their_identity(write_probe, tmp_path):
     execute_run(spec)
     mark, results = spec.folder.file(MARK), spec.folder
     written = results.read(MARK)
-    write_json(mark, {"model": written["model"]})
+    write_file(mark, {"model": written["model"]})
     before = mark.read_bytes()
     for name in ("pools.npz", "errors.npz"):
         results.file(name).unlink()

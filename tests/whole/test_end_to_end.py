@@ -26,7 +26,7 @@ import run_mse
 from log_makers import draw_groups, write_lines
 from models import load_parts, write_adapter
 from mse_lab.results import tables
-from mse_lab.results.files import write_table
+from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.processes import LOCK
 from mse_lab.trl import MSECallback
@@ -59,7 +59,7 @@ def times_of(*folders):
 def same_tables(result, folder, scratch):
     """Whether tables in memory are, once written, those of a folder."""
     for name, table in result.tables.items():
-        write_table(scratch / name, table)
+        write_file(scratch / name, table)
         assert (scratch / name).read_bytes() == (folder / name).read_bytes(), name
     return True
 
