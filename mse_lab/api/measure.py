@@ -175,10 +175,10 @@ def sample_evidence(
     shown: bool,
 ) -> Evidence:
     """Measure a model in memory until its answer is known, within so many `seconds`."""
-    from mse_lab.run.in_memory import sample_model
+    from mse_lab.run.advise import sample_probe
 
     with borrowed as subject:
-        ended = sample_model(subject, question, budget, seconds=seconds, shown=shown)
+        ended = sample_probe(subject, question, budget=budget, seconds=seconds, shown=shown)
     return evidence_of(subject, ended, setting, question)
 
 

@@ -198,7 +198,7 @@ def prepare_early(
     name: str,
     probe: "Probe",
     folder: Path,
-    processes: "Processes | None" = None,
+    processes: "Processes",
     *,
     fresh: bool,
 ) -> "Subject":
@@ -206,10 +206,8 @@ def prepare_early(
 
     Wrong prompts, a wrong template or reward, and a folder of another probe are refused.
     """
-    from mse_lab.run.processes import SINGLE_PROCESS
     from mse_lab.run.subject import prepare
 
-    processes = processes or SINGLE_PROCESS
     subject = prepare(name, probe, folder, ROOT, processes)
     if not fresh:
         subject.folder.refuse_probe(probe)

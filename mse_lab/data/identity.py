@@ -14,7 +14,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import CodeType, EllipsisType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,24 +93,6 @@ def identify_prompts(prompts: Sequence["Prompt"]) -> dict[str, str]:
     rows = [plain_text(one, [one.text, dict(one.record)]) for one in prompts]
     text = f"[{', '.join(rows)}]"
     return {"set of prompts": hashlib.sha256(text.encode()).hexdigest()}
-
-
-class Coded(Protocol):
-    """An estimator, which may be the user's."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def code(self) -> str:
-        """The identity of the user's code; empty for one of ours."""
-
-
-def identify_code(estimators: Sequence[Coded], reward: str = "") -> dict[str, str]:
-    """Give the identity of each part of the user's own code, by the part's name."""
-    codes = {"reward": reward} | {f"estimator {one.name}": one.code for one in estimators}
-    return {part: code for part, code in codes.items() if code}
 
 
 def _file_of(module: object) -> str | None:

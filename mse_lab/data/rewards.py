@@ -199,10 +199,10 @@ def load_reward(name: str, *, chat: bool = False) -> Reward:
     return REWARDS[name]
 
 
-def identify_reward(reward: Reward, name: str) -> str:
-    """Identify the code of a user's reward; empty for a built-in reward."""
+def identify_reward(reward: Reward, name: str) -> dict[str, str]:
+    """Identify the code of a user's reward; nothing for a built-in one."""
     function = getattr(reward, "__wrapped__", None)
-    return "" if function is None else identify_named(function, name)
+    return {} if function is None else {"reward": identify_named(function, name)}
 
 
 def reward_kind(prompt: Prompt, reward: Reward) -> str:

@@ -9,6 +9,13 @@ from mse_lab.estimators.registry import (
     Estimator,
     find_estimator,
     find_estimators,
+    identify_estimators,
 )
 
-__all__ = ["ESTIMATORS", "Estimator", "find_estimator", "find_estimators"]
+__all__ = [
+    "ESTIMATORS",
+    "Estimator",
+    "find_estimator",
+    "find_estimators",
+    "identify_estimators",
+]

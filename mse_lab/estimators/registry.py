@@ -366,3 +366,8 @@ def find_estimators(
             raise InputError(f"estimators: {estimator.name} stands twice; name it once")
         _check_sizes(estimator, group_sizes, prompts)
     return estimators
+
+
+def identify_estimators(estimators: Sequence[Estimator]) -> dict[str, str]:
+    """Identify the code of the user's own ones among estimators."""
+    return {f"estimator {one.name}": one.code for one in estimators if one.code}

@@ -18,10 +18,9 @@ from mse_lab.config.probe_files import parse_probe, way_from_checkpoint
 from mse_lab.config.schema import Probe
 from mse_lab.config.training import Setting, find_setting
 from mse_lab.console import COMMAND_PREFIX
-from mse_lab.data.identity import identify_code
 from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError
-from mse_lab.estimators import find_estimator
+from mse_lab.estimators import find_estimator, identify_estimators
 from mse_lab.mse.pools import Pools
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import Checks
@@ -119,7 +118,7 @@ def read_run(folder: Path) -> FinishedRun:
         # An estimator that can no longer be imported is refused where it is evaluated.
         with suppress(InputError):
             estimators.append(find_estimator(entry))
-    results.refuse_changed(identify_code(estimators))
+    results.refuse_changed(identify_estimators(estimators))
     noted = results.read("checks.json")
     return FinishedRun(**vars(run), folder=folder, probe=probe, noted=noted)
 

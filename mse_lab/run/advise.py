@@ -44,7 +44,6 @@ from mse_lab.run.looks import (
     looks,
 )
 from mse_lab.run.loop import Batch, Store, fill, read_measurements, size
-from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.sample import kept_bytes, sample_batch
 from mse_lab.run.subject import Subject
@@ -236,7 +235,6 @@ def sample_until(
     store: Store[SampledPrompt],
     question: Question,
     budget: int | None,
-    processes: Processes = SINGLE_PROCESS,
     *,
     seconds: float = math.inf,
     shown: bool = True,
@@ -248,6 +246,7 @@ def sample_until(
     one process alone.
     """
     deadline, done, stop = _Deadline(seconds), Look(0, 0), False
+    processes = subject.processes
     hidden = not (shown and processes.first)
     order, like_these = order_prompts(subject), subject.probe.prompts.population != "these"
     needed = completions_needed(question.estimator, question.present)
@@ -283,28 +282,20 @@ def sample_until(
     return SamplingEnd(seen.prompts, stopped, seen.checks, warnings, len(order))
 
 
-def sample_in_folder(
+def sample_probe(
     subject: Subject,
     question: Question,
-    budget: int | None,
     *,
+    budget: int | None = None,
     fresh: bool = False,
+    seconds: float = math.inf,
     shown: bool = True,
 ) -> SamplingEnd:
-    """Sample in the folder of an advice."""
-    with measuring(subject, SampledPrompt, fresh=fresh) as store:
-        return sample_until(
-            subject, store, question, budget, subject.processes, shown=shown
-        )
+    """Measure a subject until its answer is known, or go on where an earlier start stopped.
 
-
-def sample_probe(
-    subject: Subject, question: Question, *, budget: int | None = None, fresh: bool = False
-) -> SamplingEnd:
-    """Measure a probe until its answer is known, or resume where an earlier start stopped.
-
-    The samples are written to the folder of the results; those of an earlier start are
-    removed first if `fresh`. A `budget` is the most completions that are drawn in all.
+    Where no policy is attached the probe's is loaded. Samples are written to the folder of
+    the results, if there is one; those of an earlier start are removed first if `fresh`. A
+    `budget` is the most completions that are drawn in all.
     """
     if subject.probe.completions is not None:
         raise InputError(
@@ -312,5 +303,10 @@ def sample_probe(
             f"{COMMAND_PREFIX} run, or leave them out with --set completions=null"
         )
     refuse_few(len(order_prompts(subject)), budget)
+    if not hasattr(subject, "policy"):
+        subject = load(subject, LARGEST_BLOCK)
+    if subject.results is None:
+        return sample_until(subject, {}, question, budget, seconds=seconds, shown=shown)
     fresh = fresh and not subject.processes.restarted
-    return sample_in_folder(load(subject, LARGEST_BLOCK), question, budget, fresh=fresh)
+    with measuring(subject, SampledPrompt, fresh=fresh) as store:
+        return sample_until(subject, store, question, budget, shown=shown)

@@ -15,14 +15,13 @@ from mse_lab.config.schema import Model, Probe
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.identity import (
     UNKNOWN_IDENTITY,
-    identify_code,
     identify_prompts,
 )
 from mse_lab.data.location import find_location
 from mse_lab.data.prompts import read_prompts
 from mse_lab.data.rewards import identify_reward, load_reward, reads_answer
 from mse_lab.errors import InputError
-from mse_lab.estimators import find_estimator
+from mse_lab.estimators import find_estimator, identify_estimators
 from mse_lab.records.plain_text import local_path
 from mse_lab.results.finished_run import read_probe
 from mse_lab.results.folder import ResultsFolder
@@ -68,11 +67,11 @@ def _identify_file(probe: Probe, root: Path) -> Identity:
 
 
 def _identify_rewards(probe: Probe, _: Path) -> Identity:
-    return identify_code([], identify_reward(load_reward(probe.reward), probe.reward))
+    return identify_reward(load_reward(probe.reward), probe.reward)
 
 
 def _identify_estimators(probe: Probe, _: Path) -> Identity:
-    return identify_code([find_estimator(entry) for entry in probe.estimators])
+    return identify_estimators([find_estimator(entry) for entry in probe.estimators])
 
 
 # Where each part of a run's identity is read again, by how the part's name begins. What a

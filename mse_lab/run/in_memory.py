@@ -1,6 +1,5 @@
-"""Measure a model that is in memory, by the pipeline of `run_probe` and `advise`."""
+"""Measure a model that is in memory, by the pipeline of `run_probe`."""
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Probe
-from mse_lab.data.identity import identify_code, identify_function, identify_prompts
+from mse_lab.data.identity import identify_function, identify_prompts
 from mse_lab.data.prompts import take_prompts
 from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import (
@@ -18,25 +17,14 @@ from mse_lab.data.rewards import (
     try_reward,
 )
 from mse_lab.errors import InputError, shown
-from mse_lab.estimators import find_estimators
+from mse_lab.estimators import find_estimators, identify_estimators
 from mse_lab.mse.measurement import PromptMeasurement
-from mse_lab.mse.rule import Question
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_run
-from mse_lab.results.folder import (
-    START_OVER_IN_PYTHON,
-    ResultsFolder,
-)
+from mse_lab.results.folder import START_OVER_IN_PYTHON, ResultsFolder
 from mse_lab.results.shards import Item
-from mse_lab.run.advise import (
-    SamplingEnd,
-    order_prompts,
-    refuse_few,
-    sample_in_folder,
-    sample_until,
-)
 from mse_lab.run.context import attach
 from mse_lab.run.finish import conclude
 from mse_lab.run.run_probe import execute_run, measure_prompts
@@ -101,14 +89,18 @@ def borrow_subject(
     rows = take_prompts(prompts, probe.prompts, answered=named)
     try_reward(function, rows)
     estimators = find_estimators(probe.estimators, probe.group_sizes, len(rows))
-    own = identify_reward(function, reward) if named else identify_function(reward)
+    own = (
+        identify_reward(function, reward)
+        if named
+        else {"reward": identify_function(reward)}
+    )
     subject = Subject(
         name=name or Path(_model_path(model)).name,
         probe=probe,
         prompts=rows,
         reward=function,
         estimators=estimators,
-        identity=identify_prompts(rows) | identify_code(estimators, own),
+        identity=identify_prompts(rows) | own | identify_estimators(estimators),
         results=None if folder is None else ResultsFolder(folder, START_OVER_IN_PYTHON),
     )
     with borrow_policy(probe, model, tokenizer) as policy:
@@ -124,21 +116,3 @@ def measure_model(subject: Subject, *, shown: bool) -> AnalysedModel:
     measure_prompts(subject, store, range(len(subject.prompts)), shown=shown)
     result, checks, warnings, _ = conclude(subject, list(store.values()))
     return result, checks, warnings
-
-
-def sample_model(
-    subject: Subject,
-    question: Question,
-    budget: int | None,
-    *,
-    seconds: float = math.inf,
-    shown: bool,
-) -> SamplingEnd:
-    """Sample a borrowed subject until its answer is known, as `sample_probe` does.
-
-    What is written nowhere is sampled for so many `seconds` at most.
-    """
-    refuse_few(len(order_prompts(subject)), budget)
-    if subject.results is not None:
-        return sample_in_folder(subject, question, budget, shown=shown)
-    return sample_until(subject, {}, question, budget, seconds=seconds, shown=shown)

@@ -7,10 +7,10 @@ a `dict`, or the shards in a folder (`results/shards.py`), from which a later st
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
-from mse_lab.results.shards import Item
+from mse_lab.results.shards import Item, Shards
 from mse_lab.run.processes import PATIENCE, Processes, wait_until
 from mse_lab.run.progress import Progress, Tally, add_up
 
@@ -22,17 +22,8 @@ T = TypeVar("T")
 Measured = TypeVar("Measured", PromptMeasurement, SampledPrompt)
 
 
-class Store(Protocol[T]):
-    """Where measurements are, by item."""
-
-    def __contains__(self, item: Item, /) -> bool:
-        """Whether an item is measured."""
-
-    def __getitem__(self, item: Item, /) -> T:
-        """Give what an item's measurement has found."""
-
-    def __setitem__(self, item: Item, measured: T, /) -> None:
-        """Store a measurement."""
+# Where measurements are, by item.
+Store = dict[Item, T] | Shards[T]
 
 
 def missing(store: Store[T], batches: Sequence[Batch]) -> list[Batch]:

@@ -197,8 +197,8 @@ def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
             )
 
 
-def measure_prompt(subject: Subject, index: int, process: int = 0) -> PromptMeasurement:
-    """Draw, reward and score the completions of one prompt, in the process of this rank.
+def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
+    """Draw, reward and score the completions of one prompt.
 
     The first prompt is also scored alone and padded, as a check.
     """
@@ -215,7 +215,7 @@ def measure_prompt(subject: Subject, index: int, process: int = 0) -> PromptMeas
         checks=_check(subject, index, pools, reference, blocks),
         provenance=Provenance(
             seconds=time.monotonic() - began,
-            process=process,
+            process=subject.processes.rank,
             threads=torch.get_num_threads(),
             retreated=subject.memory.retreated,
         ),

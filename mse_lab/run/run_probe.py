@@ -10,7 +10,6 @@ from mse_lab.run.changes import identify_model
 from mse_lab.run.context import load, measuring
 from mse_lab.run.finish import Outcome, device_model, finish, peak_memory_bytes
 from mse_lab.run.loop import Batch, Store, fill, read_measurements
-from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.prompt import measure_prompt
 from mse_lab.run.subject import Subject
@@ -48,15 +47,15 @@ def measure_prompts(
     subject: Subject,
     store: Store[PromptMeasurement],
     indices: Iterable[int],
-    processes: Processes = SINGLE_PROCESS,
     *,
     shown: bool = True,
 ) -> None:
     """Measure what a store lacks of these prompts; show the first one and the progress."""
 
     def measure(batch: Batch) -> list[PromptMeasurement]:
-        return [measure_prompt(subject, index, processes.rank) for (index,) in batch]
+        return [measure_prompt(subject, index) for (index,) in batch]
 
+    processes = subject.processes
     hidden = not (shown and processes.first)
     with Progress(subject.name, "prompts", hidden=hidden) as line:
         line.write(subject.first_prompt)
@@ -78,7 +77,7 @@ def execute_run(subject: Subject, *, fresh: bool = False, shown: bool = True) ->
     if not hasattr(subject, "policy"):
         subject = load(subject)
     with measuring(subject, PromptMeasurement, fresh=fresh) as store:
-        measure_prompts(subject, store, indices, processes, shown=shown)
+        measure_prompts(subject, store, indices, shown=shown)
         devices = processes.gather(device_model(subject.policy.device))
         peaks = processes.gather(peak_memory_bytes())
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mse_lab.config.probe_files import dump_probe
 from mse_lab.config.schema import Probe
 from mse_lab.data.first_prompt import describe_first
-from mse_lab.data.identity import digest, identify_code, identify_prompts
+from mse_lab.data.identity import digest, identify_prompts
 from mse_lab.data.prompts import Prompt, read_prompts
 from mse_lab.data.rewards import (
     Reward,
@@ -28,7 +28,7 @@ from mse_lab.data.rewards import (
 )
 from mse_lab.data.supplied_completions import Supplied, find_completions
 from mse_lab.errors import InputError
-from mse_lab.estimators import Estimator, find_estimators
+from mse_lab.estimators import Estimator, find_estimators, identify_estimators
 from mse_lab.project import PROJECT
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.shards import Item
@@ -139,7 +139,8 @@ def prepare(
     identity = {
         **identify_prompts(prompts),
         **({} if supplied is None else {"file of completions": supplied.digest}),
-        **identify_code(estimators, identify_reward(reward, probe.reward)),
+        **identify_reward(reward, probe.reward),
+        **identify_estimators(estimators),
     }
     here = [dump_probe(probe), identity]
     if processes.agree(lambda: here) != here:

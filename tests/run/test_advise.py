@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from changed_subjects import changed
 from mse_lab.config.training import DEFAULT
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.reward_functions import UserReward
@@ -223,7 +224,7 @@ def test_only_the_first_process_looks(measure, probe, tmp_path):
             return kind() if kind else True
 
     subject = load(prepare("small", probe, tmp_path / "out", tmp_path))
-    found = sample_until(subject, {}, TRL, None, Second())
+    found = sample_until(changed(subject, processes=Second()), {}, TRL, None)
     assert (found.stopped, found.prompts) == ("regret", [])
 
 

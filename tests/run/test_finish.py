@@ -26,9 +26,10 @@ def test_each_process_s_time_and_device_are_told(probe, tmp_path):
     prompts = []
     for index in range(5):
         rank = index % 2
-        prompt = measure_prompt(subject, index, rank)
+        prompt = measure_prompt(subject, index)
         how = prompt.provenance
         slower = {"seconds": how.seconds + 10 * rank, "threads": how.threads + rank}
+        slower["process"] = rank
         prompts.append(change(prompt, **slower))
         seconds[rank] += prompts[-1].provenance.seconds
     outcome = finish(subject, prompts, ["A", "B", "A"], peak_memory=7)

@@ -53,11 +53,11 @@ def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
     out, measured, stop = tmp_path / "step-100", [], {2}
     measure_prompt = run_probe.measure_prompt
 
-    def noted(bench, index, process):
+    def noted(bench, index):
         if index in stop:
             raise KeyboardInterrupt
         measured.append(index)
-        return measure_prompt(bench, index, process)
+        return measure_prompt(bench, index)
 
     def reward(text, prompt):
         return float(text.strip() == "2")
