@@ -19,7 +19,7 @@ from transformers import cache_utils
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from mse_lab.config.schema import Probe
-from mse_lab.data.location import Location, loading, locate
+from mse_lab.data.location import Location, locate
 from mse_lab.errors import InputError, shown
 from mse_lab.policy.adapters import attach_adapter, find_adapter
 from mse_lab.policy.checkpoint import load_checkpoint
@@ -227,7 +227,7 @@ def make_policy(
 
     The parameters that count are chosen from the `trained` ones; None for all.
     """
-    policy = Policy(
+    return Policy(
         model=model,
         tokenizer=tokenizer,
         end_tokens=find_end_tokens(model, tokenizer, location),
@@ -237,30 +237,3 @@ def make_policy(
         stops=StopStrings.of(config.sampling.stop, tokenizer),
         location=location,
     )
-    _refuse_acausal(policy)
-    return policy
-
-
-@torch.no_grad()
-def _refuse_acausal(policy: Policy) -> None:
-    """Refuse a model in which a token changes the logits before it."""
-    tokens = torch.tensor([[0, 1, 0], [0, 1, policy.vocabulary - 1]], device=policy.device)
-    # The first forward passes: into a cache, if the model can use one, and on from there.
-    with loading(policy.location, "the model"):
-        cache = policy.empty_cache()
-        logits = policy.logits(tokens, cache, kept=0).float()
-        if cache is not None:
-            policy.logits(tokens[:, :1], cache, kept=1)
-    if logits.isnan().any():
-        raise policy.location.refuse(
-            "its logits are NaN", "give a whole checkpoint, or model.dtype=float32"
-        )
-    change = (logits[0] - logits[1]).abs().amax(-1)
-    # No bit should change; differences in a kernel's rounding are accepted.
-    coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
-    if change[:-1].max() > (0.02 if coarse else 0.001) * change[-1]:
-        raise policy.location.refuse(
-            f"{type(policy.model).__name__} is not causal: a token changes the predictions "
-            "before it",
-            "give a decoder-only model",
-        )

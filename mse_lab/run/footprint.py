@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mse_lab.data.location import loading
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import (
     SharedPrefix,
@@ -103,7 +104,7 @@ def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dic
         first.append(tensor[:, :1].detach().clone())
 
     with ExitStack() as hooks:
-        hooks.enter_context(head.register_forward_pre_hook(lambda _, given: note(*given)))
+        hooks.enter_context(head.register_forward_pre_hook(lambda _, states: note(*states)))
         hooks.enter_context(model.register_forward_hook(lambda *call: note(call[2].logits)))
         for layer in decoder_layers(model):
             hooks.enter_context(layer.register_forward_pre_hook(enter))
@@ -118,24 +119,24 @@ def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dic
         "inputs": inputs,
         "layer": max(kept),
         "factors": max(factors),
-        "sliceable": type(head) is nn.Linear and _can_slice(policy, *first),
+        "sliceable": type(head) is nn.Linear and _can_slice(policy, first[0], first[-1]),
     }
 
 
 @torch.no_grad()
 def _can_slice(policy: Policy, hidden: Tensor, logits: Tensor) -> bool:
-    """Whether logits computed in slices from hidden states equal the logits."""
-    head, whole = SlicedHead(policy), policy.log_probabilities(logits)
-    hidden, middle = hidden.to(head.module.weight.device), whole.shape[-1] // 2
+    """Whether a slice of logits from hidden states is that of the logits.
+
+    The second half shows also what is done to the first entries or the last ones.
+    """
+    head, whole = SlicedHead(policy), policy.scaled(logits)
+    half = slice(whole.shape[-1] // 2, whole.shape[-1])
     try:
-        parts = [
-            head.logits(hidden, part)[1]
-            for part in (slice(0, middle), slice(middle, whole.shape[-1]))
-        ]
+        again = head.logits(hidden.to(head.module.weight.device), half)[1].to(whole.device)
     except (AttributeError, RuntimeError, TypeError):
         return False  # a model that cannot be run from its last hidden states
-    again = torch.log_softmax(torch.cat(parts, -1), -1).to(whole.device)
-    return again.shape == whole.shape and bool(torch.allclose(again, whole, atol=1e-2))
+    expected = whole[..., half]
+    return again.shape == expected.shape and torch.allclose(again, expected, atol=1e-2)
 
 
 def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Footprint:
@@ -149,7 +150,7 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
     vocabulary = policy.model.get_output_embeddings().weight.shape[0]
     logits = COPIES_OF_LOGITS * 4 * vocabulary
     layers, meter = _measure_layers(policy, prompt, trial), _Meter(policy.model)
-    with policy.differentiable():
+    with loading(policy.location, "the model"), policy.differentiable():
         with torch.no_grad():
             prefix = SharedPrefix(policy, prompt)
         with meter.measuring():

@@ -216,11 +216,12 @@ def plan_memory(
 
     A block, all products in which are needed, has `group` completions.
     """
+    missing = missing_rule(policy)  # The model's first pass, of a few tokens.
     longest, wanted = max(tokens, key=len), probe.model.memory
     footprint = measure_footprint(policy, longest, probe.sampling.max_new_tokens)
     budget = budget_bytes(wanted, policy.devices)
     most = probe.model.batch or max(probe.pool.reference, probe.pool.replicate)
-    memory = Memory(budget, footprint, group, most, missing_rule(policy))
+    memory = Memory(budget, footprint, group, most, missing)
     if wanted is not None and not memory.fits:
         fixed = footprint.weights + 3 * footprint.gradient
         raise InputError(

@@ -1,10 +1,10 @@
 """The scoring plan: by which rule each module's parameters are scored.
 
-It is made once for a policy, in a calibration pass: a few tokens run forward and backward
-like a block of completions. Each module that owns parameters takes the first of `RULES`
-that fits. Where none does (its rows are not the completions', it is not called, or it does
-more than multiply and look up) completions are differentiated one by one
-(`plain_backward.py`).
+It is made once for a policy, in a calibration pass, the first one of a model: a few tokens
+run forward and backward like a block of completions. Each module that owns parameters takes
+the first of `RULES` that fits. Where none does (its rows are not the completions', it is
+not called, or it does more than multiply and look up) completions are differentiated one by
+one (`plain_backward.py`). A model whose token changes the logits before it is refused.
 """
 
 from collections import Counter
@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mse_lab.errors import in_short
+from mse_lab.data.location import loading
+from mse_lab.errors import InputError, in_short
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.layer_rules import RULES, Rule
 from mse_lab.scores.module_hooks import (
@@ -75,21 +76,45 @@ def find_plan(policy: Policy) -> ScoringPlan:
 
 
 def _calibrate(policy: Policy) -> None:
-    """Run a few tokens forward and backward, rows of different ones."""
-    vocabulary = len(policy.model.get_input_embeddings().weight)
+    """Run a few tokens forward and backward: rows of different ones, two but for the last.
+
+    Refuse a model in which a token changes the logits before it.
+    """
+    vocabulary = policy.vocabulary
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", 0)
     size = TRIAL_ROWS, min(TRIAL_TOKENS, context or TRIAL_TOKENS)
     numbers = np.random.default_rng(0).integers(vocabulary, size=size)
+    numbers[1] = numbers[0]
+    numbers[1, -1] = (numbers[0, -1] + 1) % vocabulary
     tokens = torch.from_numpy(numbers).to(policy.device)
     with torch.enable_grad():
         output = policy.model(tokens, use_cache=False, logits_to_keep=SCORED_TOKENS)
+        _refuse_acausal(policy, output.logits.detach().float())
         policy.log_probabilities(output.logits)[..., 0].sum().backward()
+
+
+def _refuse_acausal(policy: Policy, logits_NTV: Tensor) -> None:
+    """Refuse logits that are NaN, or differ in two rows before the last token."""
+    if logits_NTV.isnan().any():
+        raise policy.location.refuse(
+            "its logits are NaN", "give a whole checkpoint, or model.dtype=float32"
+        )
+    change_T = (logits_NTV[0] - logits_NTV[1]).abs().amax(-1)
+    # No bit should change; differences in a kernel's rounding are accepted.
+    coarse = policy.model.dtype in (torch.bfloat16, torch.float16)
+    if change_T[:-1].sum() > (0.02 if coarse else 0.001) * change_T[-1]:
+        raise policy.location.refuse(
+            f"{type(policy.model).__name__} is not causal: a token changes the predictions "
+            "before it",
+            "give a decoder-only model",
+        )
 
 
 def _reached(policy: Policy) -> set[str]:
     """Name the parameters that autograd reaches in a plain calibration pass."""
     reached: set[str] = set()
-    with gradient_hooks(policy, lambda name, _: reached.add(name)):
+    hooks = gradient_hooks(policy, lambda name, _: reached.add(name))
+    with loading(policy.location, "the model"), hooks:
         _calibrate(policy)
     return reached
 
@@ -100,29 +125,26 @@ class _Trial(ModuleHooks):
     def __init__(self, policy: Policy, owned: Mapping[str, dict[str, str]]) -> None:
         super().__init__(policy.model, TRIAL_ROWS, shared=0)
         self.rules: dict[str, int] = {}
-        self._unanswered: Counter[str] = Counter()
+        self.unanswered: Counter[str] = Counter()  # Of the calls, by module.
         try:
             with self.hooked(owned):
                 _calibrate(policy)
-        except RuntimeError as error:
+        except Exception as error:  # A model can fail in any way.
             if is_out_of_memory(error):
                 raise
-            # The plain pass did not fail: the model bears no hooks on its results.
+            _reached(policy)  # Says what is wrong with the model itself.
+            if isinstance(error, InputError):
+                raise
             name, reason = type(policy.model).__name__, in_short(error)
             raise NoRule(f"{name} has no rule: watched it fails: {reason}") from None
-        for owner in owned:
-            if self._unanswered.get(owner, 1):
-                called = owner in self._unanswered
-                reason = "no gradient reaches its result" if called else "it is not called"
-                raise no_rule(owner, policy.model.get_submodule(owner), reason)
 
     def take_call(self, call: Call) -> None:
         """Await the gradient of its results."""
-        self._unanswered[call.owner] += 1
+        self.unanswered[call.owner] += 1
 
     def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
         """Take the first rule that fits; for several calls, one that fits them all."""
-        self._unanswered[call.owner] -= 1
+        self.unanswered[call.owner] -= 1
         first = self.rules.get(call.owner, 0)
         self.rules[call.owner] = max(first, self._find_rule(call, gradients))
 
@@ -139,13 +161,22 @@ class _Trial(ModuleHooks):
 
 
 def _make_plan(policy: Policy) -> ScoringPlan:
-    reached, owned = _reached(policy), {}
-    for owner, module in policy.model.named_modules():
-        names = direct_parameters(policy, module)
-        if reached & {*names.values()}:
-            owned[owner] = names
-    rules = _Trial(policy, owned).rules
-    return {owner: Answer(names, RULES[rules[owner]]) for owner, names in owned.items()}
+    owned = {
+        owner: names
+        for owner, module in policy.model.named_modules()
+        if (names := direct_parameters(policy, module))
+    }
+    trial = _Trial(policy, owned)
+    silent = [owner for owner in owned if trial.unanswered.get(owner, 1)]
+    reached = _reached(policy) if silent else set()
+    for owner in silent:
+        if reached & {*owned.pop(owner).values()}:
+            called = owner in trial.unanswered
+            reason = "no gradient reaches its result" if called else "it is not called"
+            raise no_rule(owner, policy.model.get_submodule(owner), reason)
+    return {
+        owner: Answer(names, RULES[trial.rules[owner]]) for owner, names in owned.items()
+    }
 
 
 def missing_rule(policy: Policy) -> str | None:

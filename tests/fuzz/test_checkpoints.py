@@ -17,7 +17,7 @@ from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.run.footprint import measure_footprint
+from mse_lab.run.memory import plan_memory
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import score_block
 
@@ -91,11 +91,11 @@ def use(folder):
     policy = load_policy(probe, folder)
     prompt = Prompt(id="p", text="1 2", category="", record={"id": "p"})
     [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=1)
+    plan_memory(probe, policy, [tokens], 2)
     found = draw(policy, tokens, uniforms(0, "p", "replicate", range(2), 2), "p")
     found.texts(policy)
     gradient, _ = weighted_gradient(policy, tokens, found, np.ones(2))
     score_block(policy, tokens, found, gradient)
-    measure_footprint(policy, tokens, 1)
     policy.tokenizer.convert_ids_to_tokens(policy.end_tokens)
 
 

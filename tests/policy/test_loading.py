@@ -18,6 +18,7 @@ from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as loading
 from mse_lab.policy.policy import load_policy, pick_device, select_parameters
 from mse_lab.run.changes import identify_model
+from mse_lab.scores.scoring_plan import missing_rule
 from served_hub import COMMIT, NOWHERE, REFUSALS, ModelHub
 from spoilt_checkpoints import change_config, keep_sentencepiece_only, load, probe_of
 
@@ -139,7 +140,7 @@ def test_a_spoilt_checkpoint_is_one_line(copy, spoil, line):
     with pytest.raises(
         InputError, match=f"^model.path = {copy}: (?=.*; ).*{line}"
     ) as refused:
-        load(copy)
+        missing_rule(load(copy))
     assert "\n" not in str(refused.value)
 
 
@@ -248,7 +249,9 @@ def test_parameters_are_chosen_by_patterns_and_a_tied_one_stands_once():
 def test_causal_models_are_taken(copy, architecture):
     other(lambda: random_model(architecture))(copy)
     for dtype in ("float32", "bfloat16", "float64"):
-        assert load(copy, dtype=dtype).model.dtype == getattr(torch, dtype)
+        policy = load(copy, dtype=dtype)
+        assert missing_rule(policy) is None
+        assert policy.model.dtype == getattr(torch, dtype)
 
 
 def test_a_folder_that_hides_another_is_refused_or_said(copy, tmp_path, monkeypatch):
