@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.trainer_settings import name_estimator, refuse_without_gradient
+from mse_lab.answers.trainer_settings import refuse_without_gradient
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry, Probe
 from mse_lab.config.training import Setting, fits
+from mse_lab.estimators import find_estimator
 from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
@@ -213,4 +214,6 @@ class UserSetting(NamedTuple):
     def of(cls, setting: Setting) -> "UserSetting":
         """Put the estimator's name in its place."""
         values = {name: getattr(setting, name) for name in cls._fields}
-        return cls(**values | {"estimator": name_estimator(setting.estimator)})
+        entry = setting.estimator
+        name = "unknown" if entry is None else find_estimator(entry).name
+        return cls(**values | {"estimator": name})

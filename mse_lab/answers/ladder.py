@@ -28,7 +28,6 @@ from mse_lab.answers.trainer_settings import (
     TRAINERS_DEFAULT,
     Typed,
     base_name,
-    reachable,
     type_baseline,
     type_loss,
 )
@@ -232,8 +231,8 @@ class Ladder:
 
     def _others(self) -> dict[str, EstimatorEntry]:
         """The losses to price beside the present one, by name."""
-        trainer = self.evidence.setting.trainer
-        named = [one for one in _NAMED if reachable(trainer, base_name(one))]
+        lines = self.evidence.setting.table.lines
+        named = [one for one in _NAMED if base_name(one) in lines]
         others = [one for one in self.evidence.entries if not is_constant(one)]
         found = {_name(one): one for one in (*named, *others)}
         found.pop(_name(self.entry), None)

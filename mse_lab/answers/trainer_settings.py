@@ -14,7 +14,6 @@ from typing import NamedTuple
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import DEFAULT, Setting
-from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 
 # What TRL and verl compute by default: the group's spread divides, and the mean is over the
@@ -29,8 +28,6 @@ DISPLAY_NAMES = {
     "grpo-std": "GRPO with std",
 }
 
-NO_TRAINER = "no trainer has these weights among its settings"
-
 
 def base_name(estimator: EstimatorEntry) -> str:
     """Give an estimator's name without its parameters.
@@ -42,26 +39,14 @@ def base_name(estimator: EstimatorEntry) -> str:
     return whole.partition("(")[0]
 
 
-def name_estimator(entry: EstimatorEntry | None) -> str:
-    """Name the estimator that a training computes; `unknown` if it is none of ours."""
-    return "unknown" if entry is None else find_estimator(entry).name
-
-
 def refuse_without_gradient(setting: Setting) -> None:
     """Refuse an estimator that is not defined, or zero, in groups of the size in use."""
-    if setting.estimator is None:
-        return
-    estimator = find_estimator(setting.estimator)
-    if setting.group_size < estimator.smallest_group:
-        raise InputError(
-            f"{setting.table.size} = {setting.group_size}: {estimator.name} "
-            f"gives no gradient there; it takes {estimator.smallest_group} or more"
+    estimator = setting.estimator and find_estimator(setting.estimator)
+    if estimator and setting.group_size < estimator.smallest_group:
+        raise setting.refuse(
+            f"{setting.table.size} = {setting.group_size}: {estimator.name} gives no "
+            f"gradient there; it takes {estimator.smallest_group} or more"
         )
-
-
-def reachable(trainer: str, estimator: str) -> bool:
-    """Whether a trainer's settings compute an estimator."""
-    return base_name(estimator) in TRAINERS[trainer].lines
 
 
 def settings_for(trainer: str, estimator: str, size: int) -> str:
@@ -71,7 +56,7 @@ def settings_for(trainer: str, estimator: str, size: int) -> str:
         if name in (lines := TRAINERS[one].lines):
             line = lines[name].format(size=size)
             return line if one == trainer else f"{TRAINERS[one].title}: {line}"
-    return NO_TRAINER
+    return "no trainer has these weights among its settings"
 
 
 class Typed(NamedTuple):

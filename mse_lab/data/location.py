@@ -113,6 +113,12 @@ class Location:
             return None
         return Path(path) if isinstance(path, str) else None
 
+    def find(self, file: str) -> Path | None:
+        """Find one of its files on this machine, or None."""
+        if self.folder is None:
+            return self.cached(file)
+        return self.folder / file if self.has(file) else None
+
     def fetch(self) -> Path:
         """Fetch it, or find it in the local cache; return its folder.
 
@@ -177,7 +183,8 @@ def find_location(key: str, name: str, revision: str | None, root: Path) -> Loca
             (path / "config.json").is_file()  # Fails if the folder may not be entered.
     except InputError as error:
         raise location.refuse(error, "give a folder that may be read") from None
-    _refuse_shadow(location, path, root / name)
+    if Path(name).name:  # Not `.`, which is here alone.
+        _refuse_shadow(location, path, root / name)
     return replace(location, folder=path)
 
 

@@ -19,6 +19,7 @@ from mse_lab.config.prompt_templates import TEMPLATES, load_template
 from mse_lab.config.schema import Fields, Prompts
 from mse_lab.console import COMMAND_PREFIX, writing
 from mse_lab.data.first_prompt import describe_first, find_mark
+from mse_lab.data.location import Location, find_location
 from mse_lab.data.prompts import (
     Prompt,
     column_names,
@@ -28,7 +29,7 @@ from mse_lab.data.prompts import (
     read_prompts,
 )
 from mse_lab.data.rewards import load_reward, reads_answer, try_reward
-from mse_lab.data.sources import open_rows
+from mse_lab.data.sources import Row, open_rows
 from mse_lab.errors import InputError, shorten, shown
 from mse_lab.records.plain_text import is_hub_name, local_path, parse_json, read_text
 
@@ -80,33 +81,33 @@ class _Read(NamedTuple):
         """Whether the rows have answers."""
         return "answer" in self.prompts[0].record
 
+    @property
+    def chats(self) -> bool:
+        """Whether any of the prompts is a chat."""
+        return any(prompt.chat for prompt in self.prompts)
 
-def _find_fields(
-    values: Mapping[str, Any], where: str, named: Mapping[str, str], *, answered: bool
-) -> Fields:
+
+def _find_fields(row: Row, named: Mapping[str, str], *, answered: bool) -> Fields:
     """Find the columns by their usual names; an answer only where it is needed."""
+    values, known = row.values, shorten(", ".join(column_names(row.values)), 300)
     columns: dict[str, str] = {}
     for field, usual in COLUMNS.items():
         names = [named[field]] if field in named else usual
         present = [name for name in names if column_value(values, name) is not None]
         if not present and (field != "answer" or answered or field in named):
             raise InputError(
-                f"{where}: no column is called {' or '.join(names)}, but "
-                f"{shorten(', '.join(column_names(values)))}; "
-                f"name the {field}'s by --{field}"
+                f"{row.where}: no column is called {' or '.join(names)}, but {known}; name "
+                f"the {field}'s by --{field}"
             )
-        value = column_value(values, present[0]) if present else None
-        parts = value if isinstance(value, list) else [value]
-        if (
-            field == "answer"
-            and answered
-            and any(isinstance(one, Mapping) for one in parts)
-        ):
-            raise InputError(
-                f"{where}: {present[0]} = {shown(value)}: no answer; name one by --answer: "
-                f"{shorten(', '.join(column_names(values)), 300)}"
-            )
-        columns |= {field: present[0]} if present else {}
+        if present:
+            columns[field] = present[0]
+    answer = column_value(values, columns.get("answer", ""))
+    parts = answer if isinstance(answer, list) else [answer]
+    if answered and any(isinstance(one, Mapping) for one in parts):
+        raise InputError(
+            f"{row.where}: {columns['answer']} = {shown(answer)}: no answer; name one by "
+            f"--answer: {known}"
+        )
     return Fields(**columns)
 
 
@@ -145,7 +146,7 @@ def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
     answered = wanted.reward is None or reads_answer(wanted.reward)
-    fields = _find_fields(first.values, first.where, wanted.fields, answered=answered)
+    fields = _find_fields(first, wanted.fields, answered=answered)
     chat = is_chat(column_value(first.values, fields.problem))
     config = Prompts(source=name, fields=fields, template="none", chat=chat)
     prompts = load_prompts(config, root, answered=answered)
@@ -155,54 +156,43 @@ def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
     return _Read(fields, prompts, wanted.reward)
 
 
-def _find(model: str, file: str, root: Path) -> Path | None:
-    """Find a file of a checkpoint on this machine, or None."""
-    if folder := local_path(model, root):
-        return folder / file if (folder / file).is_file() else None
-    from mse_lab.data.location import Location  # Late: only names of the Hub need it.
+def _find_model(name: str, root: Path) -> Location:
+    """Find a checkpoint's folder, or take its name for one of the Hub's, without asking."""
+    model = find_location("MODEL", name, None, root)
+    if model.folder is None and not is_hub_name(name):
+        raise model.refuse("no such folder", "give a checkpoint")
+    if model.folder is not None and not model.has("config.json"):
+        raise model.refuse("no config.json in it", "give a checkpoint")
+    return model
 
-    return Location("MODEL", model).cached(file)
 
-
-def _settings(model: str, file: str, root: Path) -> dict[str, Any]:
-    path = _find(model, file, root)
+def _settings(model: Location, file: str) -> dict[str, Any]:
+    path = model.find(file)
     return {} if path is None else parse_json(read_text(path), str(path))
 
 
-def _has_chat_template(model: str, root: Path) -> bool:
-    has_key = "chat_template" in _settings(model, "tokenizer_config.json", root)
-    return has_key or _find(model, "chat_template.jinja", root) is not None
-
-
-def _choose_chat(model: str, read: _Read, root: Path, wanted: bool | None) -> bool:
+def _choose_chat(model: Location, read: _Read, wanted: bool | None) -> bool:
     """Use the chat template if there is one, and the prompts do not hold it already."""
-    if any(prompt.chat for prompt in read.prompts):
+    if read.chats:
         if wanted is False:
             raise InputError("--no-chat: the prompts are chats; leave it out")
         return True
-    has_one = _has_chat_template(model, root)
-    if wanted and not has_one and _find(model, "tokenizer_config.json", root):
-        raise InputError(f"--chat: the tokenizer of {model} has no chat template")
+    has_key = "chat_template" in _settings(model, "tokenizer_config.json")
+    has_one = has_key or model.find("chat_template.jinja") is not None
+    if wanted and not has_one and model.find("tokenizer_config.json"):
+        raise InputError(f"--chat: the tokenizer of {model.name} has no chat template")
     marked = any(find_mark(prompt) for prompt in read.prompts)
     return (has_one and not marked) if wanted is None else wanted
 
 
-def _most_tokens(model: str, wanted: int, root: Path) -> int:
+def _most_tokens(model: Location, wanted: int) -> int:
     """Take as many tokens as wanted, but at most half of the model's context."""
-    settings = _settings(model, "config.json", root)
+    settings = _settings(model, "config.json")
     text = settings.get("text_config")
     places = [settings, text if isinstance(text, dict) else {}]
     sizes = [place.get(name) for place in places for name in CONTEXTS]
     halves = [size // 2 for size in sizes if isinstance(size, int) and size > 1]
     return min([wanted, *halves])
-
-
-def _refuse_model(model: str, root: Path) -> None:
-    folder = local_path(model, root)
-    if folder is None and not is_hub_name(model):
-        raise InputError(f"MODEL = {shorten(model)}: no such folder; give a checkpoint")
-    if folder is not None and not (folder / "config.json").is_file():
-        raise InputError(f"MODEL = {model}: no config.json in it; give a checkpoint")
 
 
 def _yaml(**entry: Any) -> str:
@@ -217,13 +207,12 @@ def _from_folder(folder: Path, name: str) -> str:
 
 
 def _fill_in(
-    model: str, prompts: str, out: Path, read: _Read, root: Path, wanted: Wanted
+    model: Location, prompts: str, out: Path, read: _Read, root: Path, wanted: Wanted
 ) -> str:
-    chat = _choose_chat(model, read, root, wanted.chat)
-    chats = any(prompt.chat for prompt in read.prompts)
+    chat = _choose_chat(model, read, wanted.chat)
     has_steps = read.reward in ("gsm8k", "math")
     template = wanted.template or (
-        "word-problem" if read.reward == "gsm8k" and not chats else "none"
+        "word-problem" if read.reward == "gsm8k" and not read.chats else "none"
     )
     if template not in TEMPLATES:
         load_template(template, root)  # Refused if it is none.
@@ -236,12 +225,12 @@ def _fill_in(
         template=_yaml(template=template),
         chat=_yaml(chat=chat),
         max_new_tokens=wanted.max_tokens
-        or _most_tokens(model, LONG if chat or has_steps else SHORT, root),
-        path=_yaml(path=_from_folder(out.parent, model)),
+        or _most_tokens(model, LONG if chat or has_steps else SHORT),
+        path=_yaml(path=_from_folder(out.parent, model.name)),
     )
 
 
-def _describe(out: Path, model: str, read: _Read, root: Path) -> str:
+def _describe(out: Path, model: Location, read: _Read, root: Path) -> str:
     lines = ["prompts not read: set subset, split, fields and reward in the file"]
     probe = load_probe(out)
     if read.prompts:
@@ -259,16 +248,13 @@ def _describe(out: Path, model: str, read: _Read, root: Path) -> str:
             f"reward {read.reward}",
             *describe_first(prompts, reward, text, what, chat=probe.prompts.chat),
         ]
-    if not any(_find(model, file, root) for file in TOKENIZERS):
+    if not any(map(model.find, TOKENIZERS)):
         chat = "true" if probe.prompts.chat else "false"
         lines.append(
-            f"warning: no tokenizer of {model} was seen, so whether it has a chat template "
-            f"is not known: prompts.chat = {chat}"
+            f"warning: no tokenizer of {model.name} was seen, so whether it has a chat "
+            f"template is not known: prompts.chat = {chat}"
         )
-    next_ones = {
-        "advise": "which group size to set",
-        "run": "all errors",
-    }
+    next_ones = {"advise": "which group size to set", "run": "all errors"}
     typed = {f"{COMMAND_PREFIX} {name} {out}": what for name, what in next_ones.items()}
     width = max(map(len, typed)) + 4
     said = "\n      ".join(f"{line:<{width}}{what}" for line, what in typed.items())
@@ -294,12 +280,12 @@ def write_new(
     By default its file is the model's name and `.yaml`, in the working folder. A probe that
     could not be measured is not left there.
     """
-    _refuse_model(model, root)
+    location = _find_model(model, root)
     out = out or Path(f"{Path(model).absolute().name}.yaml")
     read = _read_prompts(prompts, root, wanted)
-    _create(out, _fill_in(model, prompts, out, read, root, wanted))
+    _create(out, _fill_in(location, prompts, out, read, root, wanted))
     try:
-        return _describe(out, model, read, root)
+        return _describe(out, location, read, root)
     except BaseException:
         out.unlink()
         raise

@@ -268,6 +268,9 @@ def test_a_folder_that_hides_another_is_refused_or_said(copy, tmp_path, monkeypa
         with pytest.raises(InputError, match=line):
             read(config, project)
     assert load_policy(probe_of(root), project).identity == same
+    monkeypatch.chdir(here)  # Where the project itself is no other model.
+    assert load_policy(probe_of("."), project).identity != same
+    monkeypatch.chdir(tmp_path / "here")
     (here / "config.json").unlink()
     with pytest.raises(InputError, match="or move probes/m, which hides the Hub"):
         load_policy(config, tmp_path)
