@@ -26,7 +26,7 @@ from mse_lab.records.plain_text import (
     parse_json,
     read_text,
 )
-from mse_lab.records.rows import Faults, read_rows
+from mse_lab.records.rows import Faults, listed, read_rows
 
 
 class Row(NamedTuple):
@@ -67,9 +67,9 @@ def _table(path: Path) -> Iterator[Row]:
     """Read a CSV, whose cells are texts, or a Parquet file."""
     numbers = count()
     for rows in read_rows(path, lambda names: names, Faults()):
-        names = [*rows.columns]
-        for at, cells in enumerate(zip(*rows.lists(), strict=True)):
-            yield _row(rows.place(at), next(numbers), dict(zip(names, cells, strict=True)))
+        names, cells = [*rows.columns], map(listed, rows.columns.values())
+        for at, row in enumerate(zip(*cells, strict=True)):
+            yield _row(rows.place(at), next(numbers), dict(zip(names, row, strict=True)))
 
 
 def _folder(path: Path, prompts: Prompts) -> Iterator[Row]:

@@ -26,9 +26,6 @@ GivenColumns = Mapping[str, Sequence[str]]
 _ID = re.compile(r"(?:(?:^|_)(?:id|uid|uuid|guid|idx|index|key|hash)|[a-z]I[dD])$")
 _WEIGHTED = re.compile(r"([-+0-9.eE]+)\*(.+)")
 
-# What a part of several rewards is called that is their total.
-_TOTALS = {"total", "reward", "total_reward", "reward_total", "sum", "score", "overall"}
-
 
 @dataclass(frozen=True)
 class Form:
@@ -257,14 +254,3 @@ def refuse_unseen(form: Form, seen: Collection[str], where: str) -> None:
             raise InputError(
                 f"{where}: no row has {shown(column)}, named by --columns {ours}={column}"
             )
-
-
-def refuse_total(parts: Collection[str]) -> None:
-    """Refuse to add up rewards of which one is the total."""
-    totals = [name for name in parts if name.lower() in _TOTALS]
-    if totals and len(parts) > 1:
-        raise InputError(
-            f"rewards {shorten(', '.join(parts))}: is {totals[0]} their total? Name the "
-            f"one that counts, --columns reward=rewards.{totals[0]}, or those that add up, "
-            "reward=A,reward=B"
-        )

@@ -21,7 +21,6 @@ from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, shorten
 from mse_lab.logs import trl
 from mse_lab.logs.find_logs import LeftOut
-from mse_lab.logs.forms import refuse_total
 from mse_lab.logs.groups import groups_by_id, largest_mode, number
 from mse_lab.logs.read_logs import Log
 from mse_lab.mse.zero_variance import equal_share
@@ -31,6 +30,9 @@ from mse_lab.records.rows import MOST_DAMAGED
 # Rewards this near, as floats of 32 bits, are equal: as trainers' isclose of a group's
 # standard deviation and zero.
 REWARD_ROUNDING = 1e-8
+
+# What a part of several rewards is called that is their total.
+_TOTALS = {"total", "reward", "total_reward", "reward_total", "sum", "score", "overall"}
 
 UNLIKE_PROMPTS = (
     "Completions of a group have different prompts: each group is taken for one prompt."
@@ -111,65 +113,72 @@ def _extremes(reward_N: Floats) -> dict[str, object]:
 
 def _tabulate(completions: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
     """Describe each group."""
-    group_N = completions["group"].to_numpy()
-    reward_N = completions["reward"].to_numpy()
-    first = completions.drop_duplicates("group")
-    size_K = np.bincount(group_N)
-    mean_K = np.bincount(group_N, weights=reward_N) / size_K
+    table = completions if "step" in completions else completions.assign(step=-1)
+    group_N, reward_N = (table[name].to_numpy() for name in ("group", "reward"))
+    groups = table.groupby("group").agg(
+        prompt=("prompt", "first"),
+        step=("step", "first"),
+        size=("reward", "size"),
+        right=("right", "sum"),
+        wrong=("wrong", "sum"),
+    )
+    mean_K = np.bincount(group_N, weights=reward_N) / groups["size"].to_numpy()
     squares_K = np.bincount(group_N, weights=np.square(reward_N - mean_K[group_N]))
-    variance_K = np.full(len(size_K), np.nan)
-    np.divide(squares_K, size_K - 1.0, out=variance_K, where=size_K > 1)
-    columns = {
-        "prompt": first["prompt"].to_numpy(),
-        "step": first["step"].to_numpy() if "step" in first else np.full(len(first), -1),
-        "size": size_K,
-        "mean": mean_K,
-        "variance": variance_K,
-        "right": np.bincount(group_N, weights=completions["right"]).astype(int),
-        "wrong": np.bincount(group_N, weights=completions["wrong"]).astype(int),
-        "zero_variance": np.bincount(counts["group"]) == 1,
-    }
-    return pd.DataFrame(columns)
+    variance = squares_K / (groups["size"] - 1).where(groups["size"] > 1)
+    silent_K = np.bincount(counts["group"]) == 1
+    return groups.assign(mean=mean_K, variance=variance, zero_variance=silent_K)
 
 
 def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
     """Put completions into groups, and give each its reward."""
-    read = _read_trl if log.source.form.blocks else _read_rows
-    return read(log, group_size)
-
-
-def _read_trl(log: Log, group_size: int | None) -> RewardGroups:
-    """Read TRL's blocks, and which of its columns are rewards."""
-    source, form, state = log.source, log.source.form, log.source.state
-    table, left_out = trl.leave_out(log.completions, state, asked=source.asked)
-    named = form.is_given("reward")
-    cautions = [] if state or source.asked else [trl.NO_STATE]
-    parts: tuple[str, ...] = ()
-    if "reward" in form.columns:
-        reward_N = table["reward"].to_numpy()
-    else:
-        functions = state.functions if state else ()
-        parts = trl.rewards_of(table, functions, named=named)
-        reward_N = _add_up(_values(table, parts), form.weights)
-    if "group" in log.identities:
-        group_N = groups_by_id(log, table, group_size)
-    else:
-        size, fits = trl.block_length(table, reward_N, group_size, named=named)
+    form, state, asked = log.source.form, log.source.state, log.source.asked
+    table, left_out, cautions = log.completions, list[LeftOut](), list[str]()
+    if form.blocks:
+        table, left_out = trl.leave_out(table, state, asked=asked)
+        cautions += [] if state or asked else [trl.NO_STATE]
+    table, parts = _with_reward(log, table)
+    if form.blocks and "group" not in log.identities:
+        named = form.is_given("reward")
+        size, fits = trl.block_length(table, group_size, named=named)
         group_N = np.arange(len(table)) // size
         cautions += [] if fits else [trl.NO_FIT]
-    return _scored(log, table.assign(reward=reward_N), group_N, parts, left_out, cautions)
+    else:
+        group_N = groups_by_id(log, table, group_size)
+    return _scored(log, table, group_N, parts, left_out, cautions)
 
 
-def _read_rows(log: Log, group_size: int | None) -> RewardGroups:
-    table, form = log.completions, log.source.form
+def _with_reward(log: Log, table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Give each completion its reward, the sum of its parts if no total; name the parts."""
+    form, state = log.source.form, log.source.state
     parts = tuple(name.removeprefix(PART) for name in table if name.startswith(PART))
-    if "reward" not in table:
-        values = _values(table, parts)
-        if "reward" not in form.given:
-            refuse_total(parts)
-            _refuse_sum(values)
-        table = table.assign(reward=_add_up(values, form.weights))
-    return _scored(log, table, groups_by_id(log, table, group_size), parts)
+    if "reward" in table:
+        return table, parts
+    named = form.is_given("reward")
+    if form.blocks and not named:
+        parts = trl.rewards_of(table, parts, state.functions if state else ())
+    values = {name: table[PART + name].to_numpy(dtype=float) for name in parts}
+    if not (form.blocks or "reward" in form.given):
+        _refuse_total(values)
+    return table.assign(reward=_add_up(values, form.weights)), parts
+
+
+def _add_up(parts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """Add up the rewards of functions, by their weights; NaN where none gave one."""
+    weighted = np.stack([values * weights.get(name, 1.0) for name, values in parts.items()])
+    return np.where(np.isnan(weighted).all(axis=0), np.nan, np.nansum(weighted, axis=0))
+
+
+def _refuse_total(parts: Mapping[str, Floats]) -> None:
+    """Refuse to add up parts of which one is their total, by its name or in every row."""
+    sum_N = _add_up(parts, {})
+    for name, values_N in parts.items() if len(parts) > 1 else ():
+        near = np.allclose(2 * values_N, sum_N, rtol=1e-6, atol=REWARD_ROUNDING)
+        if name.lower() in _TOTALS or (near and values_N.any() and len(parts) > 2):
+            raise InputError(
+                f"rewards {shorten(', '.join(parts))}: is {name} their total? Name the one "
+                f"that counts, --columns reward=rewards.{name}, or those that add up, "
+                "reward=A,reward=B"
+            )
 
 
 def _scored(
@@ -177,8 +186,8 @@ def _scored(
     table: pd.DataFrame,
     group_N: Ints,
     parts: tuple[str, ...],
-    left_out: Sequence[LeftOut] = (),
-    cautions: Sequence[str] = (),
+    left_out: Sequence[LeftOut],
+    cautions: Sequence[str],
 ) -> RewardGroups:
     """Leave out the completions without a reward, and number prompts and groups."""
     size_in_use = largest_mode(np.bincount(group_N))
@@ -224,28 +233,3 @@ def _without_reward(log: Log, table: pd.DataFrame) -> LeftOut:
             "give each one, or leave them out by --partial (partial=True)"
         )
     return LeftOut(len(missing), "completions have no reward: left out")
-
-
-def _values(table: pd.DataFrame, names: Sequence[str]) -> dict[str, Floats]:
-    return {name: table[PART + name].to_numpy(dtype=float) for name in names}
-
-
-def _add_up(parts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
-    """Add up the rewards of functions, by their weights; NaN where none gave one."""
-    weighted = np.stack([values * weights.get(name, 1.0) for name, values in parts.items()])
-    return np.where(np.isnan(weighted).all(axis=0), np.nan, np.nansum(weighted, axis=0))
-
-
-def _refuse_sum(parts: Mapping[str, Floats]) -> None:
-    """Refuse to add up parts of which one is the sum of the others in every row."""
-    total_N = _add_up(parts, {})
-    for name, values_N in parts.items() if len(parts) > 2 else ():
-        if (
-            np.allclose(2 * values_N, total_N, rtol=1e-6, atol=REWARD_ROUNDING)
-            and values_N.any()
-        ):
-            raise InputError(
-                f"rewards {shorten(', '.join(parts))}: {name} is the sum of the others; "
-                f"name the one that counts, --columns reward=rewards.{name}, or those that "
-                "add up"
-            )

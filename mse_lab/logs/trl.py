@@ -174,15 +174,14 @@ def _sizes(runs: Ints, group_size: int | None) -> list[int]:
 
 
 def rewards_of(
-    table: pd.DataFrame, functions: Sequence[str], *, named: bool
+    table: pd.DataFrame, parts: tuple[str, ...], functions: Sequence[str]
 ) -> tuple[str, ...]:
-    """Name the columns that are rewards: all that the user named, or those of functions.
+    """Name the columns that are rewards: those of the functions that the state names.
 
-    Without either the only column of floats is one; of several `log_extra` may have written
-    some, and no number tells which.
+    Without a state the only column of floats is one; of several `log_extra` may have
+    written some, and no number tells which.
     """
-    parts = tuple(name.removeprefix(PART) for name in table if name.startswith(PART))
-    if named or (functions and {*functions} == {*parts}):
+    if functions and {*functions} == {*parts}:
         return parts
     scored = tuple(name for name in parts if not table[PART + name].isna().all())
     if len(scored) == 1:
@@ -191,7 +190,7 @@ def rewards_of(
 
 
 def block_length(
-    table: pd.DataFrame, reward_N: Floats, group_size: int | None, *, named: bool
+    table: pd.DataFrame, group_size: int | None, *, named: bool
 ) -> tuple[int, bool]:
     """Find the length of a block, and whether the advantages follow the rewards in each.
 
@@ -199,7 +198,8 @@ def block_length(
     with a KL term in the reward, are let through. Where several lengths fit, it is that of
     every run of a prompt, if a step has several prompts and their runs are alike.
     """
-    runs, advantage_N = _run_lengths(table), table["advantage"].to_numpy()
+    runs = _run_lengths(table)
+    reward_N, advantage_N = (table[name].to_numpy() for name in ("reward", "advantage"))
     sizes = _sizes(runs, group_size)
     fitting = [size for size in sizes if follows(reward_N, advantage_N, size)]
     if len(fitting) == 1:

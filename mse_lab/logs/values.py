@@ -24,42 +24,27 @@ FEWEST_STEPS = 4
 
 def prompts_table(groups: RewardGroups) -> pd.DataFrame:
     """Describe each prompt: its completions, value, and share of zero-variance groups."""
-    of_groups, table = groups.groups.groupby("prompt"), groups.completions
-    numbers = pd.DataFrame(
-        {
-            "prompt": table["prompt"],
-            "value": table["reward"],
-            "right": table["right"].astype(float),
-            "wrong": table["wrong"].astype(float),
-            "mean_length": table.get("length", pd.Series(np.nan, table.index)),
-        }
-    )
-    by_prompt = numbers.groupby("prompt")
-    means = by_prompt.mean()
-    return pd.DataFrame(
-        {
-            "prompt": groups.prompts,
-            "groups": of_groups.size().to_numpy(),
-            "completions": by_prompt.size().to_numpy(),
-            **{name: means[name].to_numpy() for name in ("value", "right", "wrong")},
-            "zero_variance": of_groups["zero_variance"].mean().to_numpy(),
-            "mean_length": means["mean_length"].to_numpy(),
-        }
-    )
+    of_groups = groups.groups.groupby("prompt")
+    by_prompt = groups.completions.groupby("prompt")
+    columns = {
+        "prompt": groups.prompts,
+        "groups": of_groups.size(),
+        "completions": by_prompt.size(),
+        "value": by_prompt["reward"].mean(),
+        "right": by_prompt["right"].mean(),
+        "wrong": by_prompt["wrong"].mean(),
+        "zero_variance": of_groups["zero_variance"].mean(),
+        "mean_length": by_prompt["length"].mean() if "length" in by_prompt.obj else np.nan,
+    }
+    return pd.DataFrame(columns).reset_index(drop=True)
 
 
 def steps_table(groups: RewardGroups) -> pd.DataFrame:
     """Describe each step: its groups, mean reward, and share of zero-variance groups."""
-    known = groups.groups[groups.groups["step"] >= 0]
-    frame = pd.DataFrame(
-        {
-            "step": known["step"],
-            "mean_reward": known["mean"],
-            "zero_variance": known["zero_variance"].astype(float),
-        }
-    )
-    grouped = frame.groupby("step")
-    return grouped.mean().assign(groups=grouped.size()).reset_index()
+    by_step = groups.groups[groups.groups["step"] >= 0].groupby("step")
+    means = {name: (name, "mean") for name in ("mean", "zero_variance")}
+    table = by_step.agg(**means, groups=("size", "count"))
+    return table.rename(columns={"mean": "mean_reward"}).reset_index()
 
 
 def bands_of(groups: RewardGroups, prompts: pd.DataFrame) -> dict[str, int]:

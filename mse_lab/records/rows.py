@@ -1,7 +1,7 @@
 """Rows of a user's file, some thousands at a time: JSONL, CSV or Parquet.
 
-A damaged line of JSON is left out and counted; a
-stream that ends early is refused unless what there is was asked for. `Faults` keeps both.
+A damaged line of JSON is left out and counted; a stream that ends early is refused unless
+what there is was asked for. `Faults` keeps both.
 """
 
 import csv
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 ColumnValues: TypeAlias = pa.Array | Sequence[Any]
 # Which of the columns of a file are wanted.
 Choose: TypeAlias = Callable[[Sequence[str]], Collection[str]]
+_Record: TypeAlias = tuple[int, dict[str, Any]]  # The number of a line, and its values.
 
 
 def listed(values: ColumnValues) -> list[Any]:
@@ -57,10 +58,6 @@ class Rows(NamedTuple):
     def place(self, index: int) -> str:
         """Name a row in a message."""
         return f"{self.path}, {self.unit} {self.numbers[index]}"
-
-    def lists(self) -> list[list[Any]]:
-        """Give the values of all columns in Python's types."""
-        return [*map(listed, self.columns.values())]
 
 
 @dataclass
@@ -100,71 +97,40 @@ def may_hold_rows(path: Path) -> bool:
     return packed or path.name.endswith((*ROW_SUFFIXES, TABLE))
 
 
-@dataclass
-class _Lines:
-    """Lines of JSON, read from a stream."""
-
-    path: Path
-    faults: Faults
-    number: int = 0  # Lines read so far.
-
-    def _raw(self, file: IO[bytes]) -> Iterator[bytes]:
-        stream: Any = gzip.GzipFile(fileobj=file) if self.path.suffix == ".gz" else file
+def _raw_lines(path: Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
+    """Read lines, each with its number; note a compressed stream without an end."""
+    number = 0
+    with path.open("rb") as file:
+        stream: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         try:
-            for raw in stream:
-                if not self.number:
-                    refuse_utf16(self.path, raw)
-                yield raw
+            for number, raw in enumerate(stream, start=1):
+                yield number, raw
         except EOFError:
-            after = f"{self.path}, after line {self.number}"
-            self.faults.end_early(after, "compressed data without an end")
-
-    def _read(self, file: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-        for raw in self._raw(file):
-            self.number += 1
-            if not raw.strip():
-                continue
-            values, where = read_object(raw), f"{self.path}, line {self.number}"
-            if isinstance(values, dict):
-                yield self.number, values
-            elif raw.endswith(b"\n") or self.number == 1:
-                self.faults.damaged.append(f"{where}: {values}")
-            elif self.path.suffix != ".gz" or not self.faults.early:
-                self.faults.end_early(where, "half a line")
-
-    def batches(self, size: int) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
-        """Read so many lines at a time: their numbers, and the records."""
-        before = len(self.faults.damaged)  # Those of other files.
-        with self.path.open("rb") as file:
-            records = self._read(file)
-            while batch := list(islice(records, size)):
-                yield [number for number, _ in batch], [record for _, record in batch]
-        count = len(spoilt := self.faults.damaged[before:])
-        if count > max(1, MOST_DAMAGED * self.number) or count == self.number > 0:
-            raise InputError(
-                f"{spoilt[0]}; as {count} of {self.number} lines: a log has a JSON "
-                "object a line, or is Parquet or CSV; export a table as one of these"
-            )
+            after = f"{path}, after line {number}"
+            faults.end_early(after, "compressed data without an end")
 
 
-def _columns_of(
-    records: Sequence[Mapping[str, Any]], choose: Choose
-) -> dict[str, ColumnValues]:
-    names: dict[str, None] = {}
-    last: Any = ()
-    for record in records:
-        if record.keys() != last:
-            last = record.keys()
-            names |= dict.fromkeys(last)
-    wanted = choose(list(names))
-    return {
-        name: [record.get(name) for record in records] for name in names if name in wanted
-    }
-
-
-def _json_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
-    for numbers, records in _Lines(path, faults).batches(size):
-        yield Rows(str(path), "line", numbers, _columns_of(records, choose))
+def _json_records(path: Path, faults: Faults) -> Iterator[_Record]:
+    """Read lines of JSON; note those that are none, and refuse many."""
+    before, number = len(faults.damaged), 0  # Those of other files.
+    for number, raw in _raw_lines(path, faults):
+        if number == 1:
+            refuse_utf16(path, raw)
+        if not raw.strip():
+            continue
+        values, where = read_object(raw), f"{path}, line {number}"
+        if isinstance(values, dict):
+            yield number, values
+        elif raw.endswith(b"\n") or number == 1:
+            faults.damaged.append(f"{where}: {values}")
+        elif path.suffix != ".gz" or not faults.early:
+            faults.end_early(where, "half a line")
+    count = len(spoilt := faults.damaged[before:])
+    if count > max(1, MOST_DAMAGED * number) or count == number > 0:
+        raise InputError(
+            f"{spoilt[0]}; as {count} of {number} lines: a log has a JSON object a line, "
+            "or is Parquet or CSV; export a table as one of these"
+        )
 
 
 def refuse_twice(names: Sequence[str], where: str) -> None:
@@ -173,7 +139,7 @@ def refuse_twice(names: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: two columns are named {shorten(name)}; rename one")
 
 
-def _csv_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
+def _csv_records(path: Path) -> Iterator[_Record]:
     csv.field_size_limit(2**31 - 1)
     with path.open("rb") as file:
         refuse_utf16(path, file.read(4))
@@ -181,24 +147,31 @@ def _csv_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator
         rows = csv.reader(file, strict=True)
         names = next(rows, [])
         refuse_twice(names, str(path))
+        for row in filter(None, rows):
+            if len(row) != len(names):
+                raise InputError(
+                    f"{path}, line {rows.line_num}: {len(row)} cells for {len(names)} "
+                    "columns; repair it"
+                )
+            cells = [cell or None for cell in row]
+            yield rows.line_num, dict(zip(names, cells, strict=True))
+
+
+def _in_columns(
+    path: Path, records: Iterator[_Record], choose: Choose, size: int
+) -> Iterator[Rows]:
+    """Put so many records at a time into columns; what one lacks is None."""
+    while batch := list(islice(records, size)):
+        numbers, lines = zip(*batch, strict=True)
+        names = list(dict.fromkeys(name for line in lines for name in line))
         wanted = choose(names)
-        cells = ((rows.line_num, [cell or None for cell in row]) for row in rows if row)
-        while batch := list(islice(cells, size)):
-            for number, row in batch:
-                if len(row) != len(names):
-                    raise InputError(
-                        f"{path}, line {number}: {len(row)} cells for {len(names)} "
-                        "columns; repair it"
-                    )
-            columns = {
-                name: [row[at] for _, row in batch]
-                for at, name in enumerate(names)
-                if name in wanted
-            }
-            yield Rows(str(path), "line", [number for number, _ in batch], columns)
+        columns = {
+            name: [line.get(name) for line in lines] for name in names if name in wanted
+        }
+        yield Rows(str(path), "line", numbers, columns)
 
 
-def _parquet_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
+def _parquet_rows(path: Path, choose: Choose, size: int) -> Iterator[Rows]:
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         refuse_twice(names, str(path))
@@ -250,12 +223,6 @@ def _plain(value: Any) -> Any:
     return None if value is pd.NA or value is pd.NaT else value
 
 
-_READERS: dict[str, Callable[[Path, Choose, Faults, int], Iterator[Rows]]] = {
-    ".csv": _csv_rows,
-    ".parquet": _parquet_rows,
-}
-
-
 @contextmanager
 def reading_rows(path: Path | str) -> Iterator[None]:
     """Turn any error of reading rows, and of their values, into one line."""
@@ -293,7 +260,12 @@ def read_rows(
     if path.suffix in PACKED and suffix not in ROW_SUFFIXES:
         raise InputError(f"{path}: only .jsonl.gz is read as it is; unpack it")
     with reading_rows(path):
-        yield from _READERS.get(suffix, _json_rows)(path, choose, faults, size)
+        if suffix == ".parquet":
+            yield from _parquet_rows(path, choose, size)
+        else:
+            is_csv = suffix == ".csv"
+            records = _csv_records(path) if is_csv else _json_records(path, faults)
+            yield from _in_columns(path, records, choose, size)
 
 
 def head_of(path: Path, faults: Faults) -> dict[str, pa.DataType]:

@@ -280,7 +280,7 @@ REFUSED = {
         "is total their total"),
     "a part that is the sum": (
         lines("prompt_id=id", **rewards(a=RIGHT, b=TIDY,
-            all=lambda row: row["reward"] + 0.5)), "", "all is the sum of the others",
+            all=lambda row: row["reward"] + 0.5)), "", "is all their total",
     ),
     "a reward that is a word": (lines("prompt_id=id", reward="good"), "",
         "line 1: reward = 'good': give a number"),
