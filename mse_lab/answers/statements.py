@@ -124,13 +124,13 @@ LARGE_GROUPS = Statement(
 NEAR_AT_8 = Statement(
     "Section 5.1 (near the oracle at G = 8)",
     f"At G = 8 GRPO-type is within {SMALL:.0%} of the oracle.",
-    "near the oracle at G = 8",
+    f"within our {SMALL:.0%} of the oracle, G = 8",
     refuted="does not carry over",
 )
 NEAR_FROM_32 = Statement(
     "Section 5.1 (the oracle's at G = 32 and 64)",
     f"At G = 32 and 64 GRPO-type is within {SMALL:.0%} of the oracle.",
-    "near it at G = 32 and 64",
+    f"within our {SMALL:.0%} of it, G = 32 and 64",
     refuted="does not carry over",
 )
 FALLS = Statement(
