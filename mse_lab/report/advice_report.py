@@ -226,23 +226,29 @@ def say_noise(advice: Advice) -> str:
 # A lower bound of G* below which it says nothing.
 LEAST_SIZE = 1.05
 
-# A loss that costs so much as the cheapest before it says nothing new.
+# A loss that costs so much as yours, at your size or at its best, says nothing new.
 NO_CHEAPER = 0.99
 
 
 def say_prices(advice: Advice) -> str:
-    """Say what losses that go by a name cost over yours, where one is cheaper."""
+    """Say which losses that go by a name are cheaper than yours at its best size."""
+    yours, at_best = (row.cost.value for row in advice.ladder[:2])
+    least = yours if math.isnan(at_best) else min(yours, at_best)
     cheaper = [
-        f"{display_name(price.estimator)}, G = {price.group_size}: {times(price.cost)}"
+        (price, text)
         for price in advice.prices
-        if price.cost.value < NO_CHEAPER and times(price.cost) != NOT_KNOWN
+        if price.cost.value < NO_CHEAPER * least
+        and (text := times(price.cost)) != NOT_KNOWN
     ]
     if not cheaper:
         return ""
-    line = settings_for(
-        advice.setting.trainer, advice.prices[0].estimator, advice.prices[0].group_size
+    said = (
+        f"{display_name(price.estimator)}, G = {price.group_size}: {text}"
+        for price, text in cheaper
     )
-    return f"Other losses, over yours: {'; '.join(cheaper)} ({line})."
+    first = cheaper[0][0]
+    line = settings_for(advice.setting.trainer, first.estimator, first.group_size)
+    return f"Other losses, over yours: {'; '.join(said)} ({line})."
 
 
 def best_size(advice: Advice) -> str:
