@@ -29,9 +29,10 @@ figures: $(VENV)/installed
 	$(call DRAW,$(addprefix smollm2/words-,base instruct icl),figures/smollm2-questions)
 	$(call DRAW,smollm2/icl --ladder,figures/ladder)
 
-# The tables of the pages, from their files.
+# The tables of the pages, from their files, and the outputs of the notebook.
 tables: $(VENV)/installed
 	$(BIN)/python .ci/tables.py
+	$(BIN)/python probes/notebooks/execute.py probes/notebooks/first-look.ipynb
 
 test: $(VENV)/installed-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pre-commit run --all-files

@@ -19,11 +19,15 @@ import numpy as np
 import pandas as pd
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.loss import Aim, find_aims
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.results.tables import restore_moments
+from probes.studies.training_design import Arm, load_settings
+from probes.studies.training_law import fit_power, judge_arms, ratio_over_seeds
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -60,7 +64,7 @@ def read(name: str) -> pd.DataFrame:
 def interval(row: Any, name: str) -> str:
     """Format a value with its interval."""
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    if not 0 < high < 100 * abs(low):
+    if math.isnan(low):
         return f"{value:.2f} (no bounds)"
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
@@ -112,17 +116,20 @@ def worth_of_the_baseline() -> Iterable[Row]:
         best = min(of_grpo, key=lambda size: float(of_grpo[size].noise[0]))
         alone, eight = (fit_at(prompts, size) for size in (1, 8))
         oracle = Aim.of_unbiased(prompts.samples, "oracle", 8)
+        vanilla = Aim.of_unbiased(prompts.samples, "vanilla", 1)
         base = float(of_grpo[8].noise[0])
         costs = [
             float(aim.noise[0]) / base
-            for aim in (of_grpo[best], alone.aim, eight.aim, oracle)
+            for aim in (of_grpo[best], vanilla, alone.aim, eight.aim, oracle)
         ]
         yield {
             "run": run,
-            "best size alone": f"{costs[0]:.2f} (G = {best})",
-            "one constant, no group": f"{costs[1]:.2f} ({alone.alpha:.2f})",
-            "affine, G = 8": f"{costs[2]:.2f}",
-            "oracle, G = 8": f"{costs[3]:.2f}",
+            "best size alone": f"{costs[0]:.2f} at {best}",
+            "vanilla, no group": f"{costs[1]:.2f}",
+            "one constant, no group": f"{costs[2]:.2f}",
+            "the constant": f"{alone.alpha:.2f}",
+            "affine, G = 8": f"{costs[3]:.2f}",
+            "oracle, G = 8": f"{costs[4]:.2f}",
         }
 
 
@@ -176,18 +183,22 @@ def is_declared(row: Any) -> bool:
 @table
 def power_of_some_arms() -> Iterable[Row]:
     """Give the power over some of the arms, each at its best rate, after 12 steps."""
+    steps = load_settings(ROOT / "probes/studies/tiny-base.yaml").steps
+    judged = judge_arms(read("training-law/runs.csv"), steps, "step", "step")
     arms = read("training-law/comparison.csv").query("step == 12")
     declared = arms[[is_declared(row) for row in arms.itertuples()]]
-    adamw = arms[arms.optimiser == "adamw"]
-    logs = np.log(adamw[["one_plus_error", "gain"]])
-    apart = logs - logs.groupby(adamw.completions_per_step).transform("mean")
-    within = (apart.one_plus_error @ apart.gain) / (apart.one_plus_error**2).sum()
-    for name, words in (("sgd", "SGD"), ("adamw", "AdamW")):
-        rows = declared[declared.optimiser == name]
-        yield {"arms": f"{words}, declared: {len(rows)}", "power": power(rows)}
-    for count, rows in adamw.groupby("completions_per_step"):
-        yield {"arms": f"AdamW, N = {count}", "power": power(rows)}
-    yield {"arms": "AdamW, each N's mean taken out", "power": f"{within:.2f}"}
+    some = {
+        f"{words}, declared": declared[declared.optimiser == name]
+        for name, words in (("sgd", "SGD"), ("adamw", "AdamW"))
+    }
+    adamw = arms[arms.optimiser == "adamw"].groupby("completions_per_step")
+    some |= {f"AdamW, N = {count}": rows for count, rows in adamw}
+    for words, rows in some.items():
+        keys = rows[[*Arm._fields]].itertuples(index=False)
+        gains = pd.concat([judged[Arm(*key)].gains for key in keys], axis=1, join="inner")
+        found = fit_power(gains.to_numpy(), rows.one_plus_error.to_numpy())
+        row = dict(zip(("power", "power_low", "power_high"), found, strict=True))
+        yield {"arms": f"{words}: {len(rows)}", "power": interval(row, "power")}
 
 
 @table
@@ -283,12 +294,11 @@ ARMS = {
     "yours": "TRL's defaults",
     "grpo": "GRPO-type",
     "vanilla": "vanilla",
-    "batch-mean": "the batch's mean",
-    "constant": "one constant",
-    "constant-clipped": "one constant, clipped at 1",
+    "batch-mean": "batch mean",
+    "constant": "constant",
     "affine-2": "affine",
     "affine-8": "affine",
-    "logits": "the batch's others by logits norm",
+    "logits": "weighted by logits",
 }
 
 
@@ -304,49 +314,96 @@ def judge(row: Any) -> str:
     return "obeys" if low > 0 else "refutes" if high < 0 else "cannot tell"
 
 
+# The studies of baselines that have run, and how their tables name them.
+STUDIES = {
+    "tiny": "tiny/base, AdamW, N = 64",
+    "tiny-256": "tiny/base, AdamW, N = 256",
+    "tiny-sgd": "tiny/base, SGD, N = 64",
+    "smollm2-icl": "SmolLM2, `icl`, N = 16",
+}
+
+
 def trained_arms(study: str) -> Iterable[Row]:
-    """Give what a declared study of baselines found, an arm a row, as it was predicted."""
+    """Give what a declared study of baselines found, an arm a row, as it was predicted.
+
+    Each arm has the rate at which it gains most on trained prompts, for both columns.
+    """
     folder = f"training-baseline-{study}"
     keys = ["estimator", "group_size", "step"]
-    unseen = read(f"{folder}/comparison-unseen.csv").set_index(keys)
-    arms = read(f"{folder}/comparison.csv").sort_values(
-        ["step", "predicted_gain_ratio"], kind="stable"
-    )
-    steps = arms.step.nunique() > 1
-    for row in arms.itertuples():
-        held_out = unseen.loc[(row.estimator, row.group_size, row.step)]
+    tables = {"trained prompts": read(f"{folder}/comparison.csv")}
+    if (RESULTS / folder / "comparison-unseen-same.csv").exists():
+        tables["held-out prompts"] = read(f"{folder}/comparison-unseen-same.csv")
+    arms = tables["trained prompts"].sort_values(["step", "predicted_gain_ratio"])
+    for _, row in arms[arms.estimator != "constant-clipped"].iterrows():
         base = row.estimator == "grpo" and row.group_size == 8
-        gains = [f"gain {one.gain:.3f}" for one in (row, held_out)]
-        if not base:
-            gains = [interval(dict(one), "gain_ratio") for one in (row._asdict(), held_out)]
+        found = {
+            head: one.set_index(keys).loc[tuple(row[keys])] for head, one in tables.items()
+        }
         yield {
-            **({"steps": str(row.step)} if steps else {}),
-            "arm": f"{ARMS[row.estimator]}, G = {row.group_size}",
+            **({"steps": str(row.step)} if arms.step.nunique() > 1 else {}),
+            "arm": ARMS[row.estimator],
+            "G": str(row.group_size),
             "predicted": f"{row.predicted_gain_ratio:.2f}",
-            "trained prompts": gains[0],
-            "held-out prompts": gains[1],
-            "by the declared rule": "" if base else judge(row),
+            **{
+                head: f"gain {one.gain:.3f}" if base else interval(one, "gain_ratio")
+                for head, one in found.items()
+            },
+            "by the rule": "" if base else judge(row),
         }
 
 
-for study in ("tiny", "smollm2-icl"):
+for study in STUDIES:
     TABLES[f"trained-{study}"] = partial(trained_arms, study)
+
+
+def over_constant(
+    name: str, gains: Mapping[str, pd.Series], predicted: Mapping[str, float]
+) -> str:
+    """Format the gain of an arm without groups over the constant's, and its prediction."""
+    if not {name, "constant"} <= {*gains}:
+        return ""
+    ratio, low, high = ratio_over_seeds(gains[name], gains["constant"])
+    said = predicted[name] / predicted["constant"]
+    return f"{ratio:.2f} ({low:.2f} to {high:.2f}), {said:.2f}"
+
+
+@table
+def trained_in_all() -> Iterable[Row]:
+    """Give, for each study of baselines, how gains fall, and pairs of arms."""
+    for study, words in STUDIES.items():
+        folder = f"training-baseline-{study}"
+        settings = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml")
+        arms = judge_arms(read(f"{folder}/runs.csv"), settings.steps, "step", "step")
+        gains = {arm.estimator: one.gains for arm, one in arms.items() if arm[-1] == 1}
+        alone = read(f"{folder}/prediction.csv").query("group_size == 1")
+        pairs = gains, alone.set_index("estimator").predicted_gain_ratio
+        law = read(f"{folder}/law.csv").iloc[-1]
+        yield {
+            "study": f"{words}, {settings.steps[-1]} steps",
+            "seeds": str(law.seeds),
+            "power of 1 + E": interval(law, "power"),
+            "vanilla over constant, predicted": over_constant("vanilla", *pairs),
+            "logits over constant, predicted": over_constant("logits", *pairs),
+        }
 
 
 @table
 def training_in_short() -> Iterable[Row]:
-    """Give what trainings gained over GRPO-type's at G = 8, the first page's arms."""
-    shown = {
-        "tiny": {"grpo": 4, "affine-2": 2, "constant": 1},
-        "smollm2-icl": {"constant": 1},
-    }
-    names = {"tiny": "tiny", "smollm2-icl": "SmolLM2"}
-    for study, arms in shown.items():
-        of_arm = {row["arm"]: row for row in trained_arms(study)}
-        for name, size in arms.items():
-            row = of_arm[f"{ARMS[name]}, G = {size}"]
-            kept = ("predicted", "trained prompts", "held-out prompts")
-            yield {"": f"{names[study]}: {row['arm']}"} | {head: row[head] for head in kept}
+    """Give what trainings gained over GRPO-type's at G = 8, a study a row."""
+    for study, words in STUDIES.items():
+        of_arm = {(row["arm"], row["G"]): row for row in trained_arms(study)}
+        one = of_arm["constant", "1"]
+        others = {"no baseline": ("vanilla", "1"), "size alone, 4": ("GRPO-type", "4")}
+        yield {
+            "": words,
+            "predicted": one["predicted"],
+            "constant": one["trained prompts"],
+            "held-out prompts": one.get("held-out prompts", ""),
+            **{
+                head: of_arm[arm]["trained prompts"] if arm in of_arm else ""
+                for head, arm in others.items()
+            },
+        }
 
 
 @table
@@ -363,25 +420,44 @@ def speed() -> Iterable[Row]:
         }
 
 
+def over_populations(numbers: pd.Series, *, worst: Callable[[pd.Series], float]) -> str:
+    """Format an average over populations, and the worst of them."""
+    known = numbers.dropna()
+    return f"{known.mean():.0f} ({worst(known):.0f})" if len(known) else ""
+
+
 @table
 def verdicts() -> Iterable[Row]:
     """Give how often verdicts are false, of a trainer that takes fitted baselines, too."""
     table = read("stopping/verdicts.csv").query("takes == 'baselines'")
-    for count in (64, 0):
-        for row in table[table.completions_per_step == count].itertuples():
+    rare, right = table.design.str.contains("1 in "), table.regret <= 5
+    kinds = {
+        "yours is right": right,
+        "it is not; no rare kind": ~right & ~rare,
+        "it is not; a rare kind decides": ~right & rare,
+    }
+    for count in (64, 1024, 0):
+        for words, chosen in kinds.items():
+            rows = table[chosen & (table.completions_per_step == count)]
+            if rows.empty:
+                continue
+            shares = (rows.keep.mean(), rows.change.mean(), rows.cannot_tell.mean())
+            often = {
+                "false keep": "false_keep",
+                "not excused": "beyond_doubt",
+                "false change": "false_change",
+                "for the worse": "wrong_change",
+                "5% beyond the best": "wrong_size",
+            }
             yield {
-                "N": str(count) if count else "unknown",
-                "prompts": row.design,
-                "runs": str(row.runs),
-                "keep / change / cannot tell": (
-                    f"{row.keep:.0f} / {row.change:.0f} / {row.cannot_tell:.0f}"
-                ),
-                "false keep": f"{row.false_keep:.0f}",
-                "not excused": f"{row.beyond_doubt:.0f}",
-                "false change": f"{row.false_change:.0f}",
-                "saving held": (
-                    "" if math.isnan(row.saves_held) else f"{row.saves_held:.0f}"
-                ),
+                "N": f"{count:,}" if count else "unknown",
+                "populations": f"{words}: {len(rows)}",
+                "keep / change / cannot tell": " / ".join(f"{one:.0f}" for one in shares),
+                **{
+                    head: over_populations(rows[column], worst=pd.Series.max)
+                    for head, column in often.items()
+                },
+                "saving held": over_populations(rows.saves_held, worst=pd.Series.min),
             }
 
 
@@ -395,8 +471,7 @@ def cover_of_advice() -> Iterable[Row]:
         cells = []
         for some in (table[~rare], table[rare]):
             rows = some[some.kind == kind].groupby("prompts")[["held", "runs"]].sum()
-            shares = 100 * rows.held / rows.runs
-            cells.append(f"{shares.mean():.0f} ({shares.min():.0f})")
+            cells.append(over_populations(100 * rows.held / rows.runs, worst=pd.Series.min))
         yield {
             "number": kind.replace("||", "\u2016"),
             "no rare kind: average (least)": cells[0],

@@ -61,7 +61,10 @@ STUDIES = {
     "smollm2-icl": "training-law-smollm2",
     "advised-size": "advised-size",
     "baseline-tiny": "training-baseline-tiny",
-    "baseline-smollm2-icl": "training-baseline-smollm2-icl",
+    **{
+        f"baseline-{name}": f"training-baseline-{name}"
+        for name in ("tiny-256", "tiny-sgd", "smollm2-icl")
+    },
 }
 ETA = 0.5
 NAMED = {
@@ -295,8 +298,10 @@ def test_a_committed_study_goes_on_to_the_committed_tables(name):
     predicted = pd.read_csv(folder / "prediction.csv")
     runs = training.RunsFile(folder / "runs.csv", settings).read()
     tables = dict(zip(("comparison", "law"), judge(runs, settings, predicted), strict=True))
-    if settings.held_out:
-        tables["comparison-unseen"], _ = judge(runs, settings, predicted, "unseen")
+    for unseen, by in training.UNSEEN.items() if settings.held_out else ():
+        tables[unseen.removesuffix(".csv")], _ = judge(
+            runs, settings, predicted, "unseen", by
+        )
     for table, found in tables.items():
         expected = pd.read_csv(folder / f"{table}.csv")
         found = found.reset_index(drop=True)
@@ -482,6 +487,17 @@ def test_the_law_is_found_where_it_holds():
     assert found["steps_ratio"] == pytest.approx(2.0)
     assert not found["at_edge"]
     assert judge_arm(lawful(0.1), columns).at_edge
+
+
+def test_held_out_prompts_are_judged_at_the_step_size_of_the_trained_ones():
+    """Or at their own best, half of it: one is a smaller gain than the other."""
+    table = lawful(1.0).rename(columns={"step_0": "unseen_0", "step_1": "unseen_1"})
+    table[["step_0", "step_1"]] = lawful(0.5)[["step_0", "step_1"]]
+    columns = ["unseen_0", "unseen_1"]
+    same, own = judge_arm(table, columns, "step_1"), judge_arm(table, columns)
+    assert (same.chosen, own.chosen) == ((2.0, 2.0), (1.0, 1.0))
+    assert same.gains.mean() == pytest.approx(0.0)
+    assert own.gains.mean() == pytest.approx(0.5)
 
 
 def test_the_power_of_a_law_is_found():

@@ -7,7 +7,9 @@ A step along an estimate with error E = MSE / ||g||^2 gains, at its own best siz
 of what the true gradient would (`mse_lab/mse/progress.py`); `training_law` has what follows
 from that, and `training_runs` what is trained. `prediction.csv` is written first. Each run,
 one row of `runs.csv`, is appended when it ends: a start after a kill makes the others.
-`comparison.csv`, `law.csv` and `training.png` are of what has run.
+`comparison.csv`, `law.csv` and `training.png` are of what has run; of held-out prompts
+`comparison-unseen.csv`, each arm at the step size that is best for them, and
+`comparison-unseen-same.csv`, at the one that is best for trained prompts.
 """
 
 import argparse
@@ -28,6 +30,9 @@ from mse_lab.run.processes import lock
 from probes.studies.training_design import Run, Settings, load_settings, runs_of
 from probes.studies.training_law import compose, judge, predict, read_all_constants
 from probes.studies.training_runs import Task, train
+
+# Tables of held-out prompts, and by which J an arm's step size is chosen.
+UNSEEN = {"comparison-unseen.csv": "unseen", "comparison-unseen-same.csv": "step"}
 
 
 class RunsFile:
@@ -90,9 +95,9 @@ def study(settings: Settings, folder: Path, so_far: bool) -> None:
             raise InputError(f"{file.path}: no arm has run with two seeds beside its base")
         write_file(folder / "comparison.csv", comparison)
         write_file(folder / "law.csv", law)
-        if settings.held_out:
-            unseen, _ = judge(file.read(), settings, predicted, "unseen")
-            write_file(folder / "comparison-unseen.csv", unseen)
+        for name, chosen_by in UNSEEN.items() if settings.held_out else ():
+            unseen, _ = judge(file.read(), settings, predicted, "unseen", chosen_by)
+            write_file(folder / name, unseen)
         for name in ("training.png", "training.pdf", "training-dark.png"):
             dark = "dark" in name
             save_figure(lambda: compose(comparison), folder / name, dark=dark)

@@ -172,9 +172,15 @@ class Judged(NamedTuple):
         return self.values.iloc[:, -1] - self.values.iloc[:, 0]
 
 
-def judge_arm(table: pd.DataFrame, columns: Sequence[str]) -> Judged | None:
-    """Let even and odd seeds choose each other's step size, by the last of the columns."""
-    wide = table.pivot(index="step_size", columns="seed", values=columns[-1])
+def judge_arm(
+    table: pd.DataFrame, columns: Sequence[str], chosen_by: str | None = None
+) -> Judged | None:
+    """Let even and odd seeds choose each other's step size, by the last of the columns.
+
+    Or by another one, as J of trained prompts for J of others.
+    """
+    by = chosen_by or columns[-1]
+    wide = table.pivot(index="step_size", columns="seed", values=by)
     wide = wide.dropna(axis=1)  # Seeds that have run at every step size.
     halves = [wide.loc[:, wide.columns % 2 == half] for half in (0, 1)]
     if any(half.empty for half in halves):
@@ -238,12 +244,13 @@ def compare_two(top: Judged, base: Judged, steps_T: Floats) -> dict[str, float]:
 
 
 def judge_arms(
-    table: pd.DataFrame, steps: Sequence[int], kind: str = "step"
+    table: pd.DataFrame, steps: Sequence[int], kind: str, chosen_by: str
 ) -> dict[Arm, Judged]:
     """Judge all arms that have run, by the last of some steps."""
     columns = [f"{kind}_{step}" for step in (0, *steps)]
     groups = {Arm(*key): rows for key, rows in table.groupby([*Arm._fields])}
-    judged = {arm: judge_arm(rows, columns) for arm, rows in groups.items()}
+    by = f"{chosen_by}_{steps[-1]}"
+    judged = {arm: judge_arm(rows, columns, by) for arm, rows in groups.items()}
     return {arm: one for arm, one in judged.items() if one}
 
 
@@ -290,16 +297,21 @@ def judge_law(
 
 
 def judge(
-    table: pd.DataFrame, settings: Settings, predicted: pd.DataFrame, kind: str = "step"
+    table: pd.DataFrame,
+    settings: Settings,
+    predicted: pd.DataFrame,
+    kind: str = "step",
+    chosen_by: str = "step",
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Compare the arms, and judge the law, after each of the steps.
 
-    `kind` names the columns of J: `step` on trained prompts, `unseen` on the others.
+    `kind` names the columns of J, `step` on trained prompts, `unseen` on the others;
+    `chosen_by` those by which each arm's step size is chosen.
     """
     comparisons, laws = [], []
     for count in range(1, 1 + len(settings.steps)):
         steps = settings.steps[:count]
-        judged = judge_arms(table, steps, kind)
+        judged = judge_arms(table, steps, kind, chosen_by)
         comparisons.append(compare(judged, settings, predicted, steps))
         laws.append(judge_law(judged, predicted, steps[-1]))
     return pd.concat(comparisons), pd.concat(laws)
