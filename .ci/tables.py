@@ -235,24 +235,6 @@ def advised_size() -> Iterable[Row]:
 
 
 @table
-def arms_of_adamw() -> Iterable[Row]:
-    """Give some of AdamW's arms beside N = 128 and G = 4, after 12 steps."""
-    arms = read("training-law/comparison.csv").query("optimiser == 'adamw' and step == 12")
-    known = arms.set_index(["completions_per_step", "group_size"])
-    for arm in [(256, 4), (128, 2), (128, 16), (128, 64), (64, 4), (64, 64)]:
-        row = known.loc[arm]
-        yield {
-            "N, G": f"{arm[0]}, {arm[1]}",
-            "gain, predicted": f"{row.predicted_gain_ratio:.2f}",
-            "measured": interval(row, "gain_ratio"),
-            "steps to its J, predicted": f"{row.predicted_steps_ratio:.2f}",
-            "steps, measured": f"{row.steps_ratio:.2f}",
-            "best rate, predicted": f"{row.predicted_step_size_ratio:.2f}",
-            "best rate, measured": f"{row.step_size_ratio:.2f}",
-        }
-
-
-@table
 def pretrained_gains() -> Iterable[Row]:
     """Give gains of the pretrained model over that at G = 4."""
     gains = read("training-law-smollm2/comparison.csv").query("group_size != 4")
@@ -320,6 +302,7 @@ STUDIES = {
     "tiny-256": "tiny/base, AdamW, N = 256",
     "tiny-sgd": "tiny/base, SGD, N = 64",
     "smollm2-icl": "SmolLM2, `icl`, N = 16",
+    "smollm2-base": "SmolLM2, `base`, N = 32",
 }
 
 
