@@ -14,7 +14,7 @@ import numpy as np
 
 from mse_lab.answers.trainer_settings import refuse_without_gradient
 from mse_lab.arrays import Floats
-from mse_lab.config.schema import EstimatorEntry, Probe
+from mse_lab.config.schema import Probe
 from mse_lab.config.training import Setting, fits
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.bounds import Bound, bound_ratios
@@ -92,7 +92,6 @@ class Evidence:
     question: Question
     seed: int
     resamples: int  # Draws where an interval is drawn.
-    entries: tuple[EstimatorEntry, ...] = ()  # Estimators of the probe.
     held: bool = True  # Whether all built-in checks hold.
     warnings: tuple[str, ...] = ()
     drawn: SampledCounts | None = None  # None for a finished run.
@@ -155,7 +154,6 @@ def evidence_of_run(
         question=ask(setting, run.level, regret, completions),
         seed=run.seed,
         resamples=run.resamples,
-        entries=run.entries,
         held=run.held,
         warnings=tuple(run.warnings),
         law_only=run.law_only,
@@ -191,7 +189,6 @@ def evidence_of_samples(
         question=question,
         seed=probe.seed,
         resamples=probe.interval.resamples,
-        entries=tuple(probe.estimators),
         held=held,
         warnings=tuple(warnings),
         drawn=SampledCounts(samples.completions, samples.differentiated, stopped, prompts),

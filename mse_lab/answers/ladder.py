@@ -12,8 +12,8 @@ estimator, which a learning rate would absorb, does not count. Where no law give
 of the user's own loss, GRPO-type stands for it. Baselines are fitted, and priced on prompts
 left out of the fit (`mse_lab.mse.baseline`).
 
-Losses that go by a name, those of the probe and of trainers, stand beside it at the size of
-least cost that a trainer would be set to; those without a law are not judged.
+Other losses that the trainer's own settings compute stand beside it, at the size of least
+cost; those without a law are not judged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,9 +45,6 @@ STEPS = (64, 256, 1024, 4096)
 
 # Losses that settings of a trainer may compute.
 _NAMED: tuple[EstimatorEntry, ...] = ("grpo", TRAINERS_DEFAULT, "vanilla", "batch-mean")
-
-# Estimators that are not judged: others stand for them, or no training knows them.
-_COMPARED = ("best-constant", "oracle", "centred")
 
 _ONE = Estimate(1.0, 1.0, 1.0)
 
@@ -213,8 +210,11 @@ class Ladder:
         }
 
     def prices(self) -> list[Price]:
-        """Price losses that go by a name at their best sizes, the cheapest first."""
-        priced = [self._price_at_best(*each) for each in self._others().items()]
+        """Price what else the trainer's settings compute, at its best size, by cost."""
+        lines = self.evidence.setting.table.lines
+        named = {_name(one): one for one in _NAMED if base_name(one) in lines}
+        named.pop(_name(self.entry), None)
+        priced = [self._price_at_best(*each) for each in named.items()]
         known = [one for one in priced if one is not None and one.cost.value < np.inf]
         return sorted(known, key=lambda one: one.cost.value)
 
@@ -228,26 +228,6 @@ class Ladder:
         }
         size = cheapest(costs, question.settable)
         return Price(name, size, self.price(aims[size]))
-
-    def _others(self) -> dict[str, EstimatorEntry]:
-        """The losses to price beside the present one, by name."""
-        lines = self.evidence.setting.table.lines
-        named = [one for one in _NAMED if base_name(one) in lines]
-        others = [one for one in self.evidence.entries if not is_constant(one)]
-        found = {_name(one): one for one in (*named, *others)}
-        found.pop(_name(self.entry), None)
-        return {name: one for name, one in found.items() if self._applies(one)}
-
-    def _applies(self, entry: EstimatorEntry) -> bool:
-        if base_name(entry) in _COMPARED:
-            return False
-        if entry in CONSTANT:
-            return True
-        estimator, table = find_estimator(entry), self.evidence.table
-        fits = table.binary or not estimator.binary
-        return (
-            fits and estimator.smallest_batch <= table.prompts and not estimator.knows_value
-        )
 
 
 def _name(entry: EstimatorEntry) -> str:

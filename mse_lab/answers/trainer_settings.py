@@ -50,13 +50,8 @@ def refuse_without_gradient(setting: Setting) -> None:
 
 
 def settings_for(trainer: str, estimator: str, size: int) -> str:
-    """Write the settings of an estimator: the trainer's, else another's that has it."""
-    name = base_name(estimator)
-    for one in dict.fromkeys((trainer, *TRAINERS)):
-        if name in (lines := TRAINERS[one].lines):
-            line = lines[name].format(size=size)
-            return line if one == trainer else f"{TRAINERS[one].title}: {line}"
-    return "no trainer has these weights among its settings"
+    """Write the settings of a trainer that compute an estimator in groups of a size."""
+    return TRAINERS[trainer].lines[base_name(estimator)].format(size=size)
 
 
 class Typed(NamedTuple):

@@ -13,6 +13,7 @@ import pytest
 from mse_lab.answers.advice_evidence import evidence_of_run
 from mse_lab.answers.ladder import STEPS, Ladder
 from mse_lab.config.training import DEFAULT, read_training
+from mse_lab.estimators import find_estimator
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import find_aims
 from populations import ExactTable
@@ -22,8 +23,8 @@ GRPO_8 = read_training({"loss_type": "dr_grpo", "estimator": "grpo"})
 VERL = {"trainer": "verl", "rollout.n": 8, "algorithm.adv_estimator": "rloo"}
 
 
-def ladder_of(pools, setting=GRPO_8, completions=0, entries=("vanilla", "grpo", "oracle")):
-    run = analysed(pools, [2, 4, 8, 16], estimators=list(entries))
+def ladder_of(pools, setting=GRPO_8, completions=0):
+    run = analysed(pools, [2, 4, 8, 16])
     return Ladder(evidence_of_run(run, setting, completions=completions))
 
 
@@ -143,21 +144,20 @@ def test_verl_takes_a_constant_without_a_group(known):
     )
 
 
-def test_losses_that_go_by_a_name_are_priced_beside_it(known):
-    """Those of the trainer's settings and of the probe, at best sizes; opo has no law."""
-    design = known[0]
-    entries = ["grpo", "opo", "maxrl", "oracle", "vanilla"]
-    prices = ladder_of(known[1], entries=entries).prices()
-    assert {one.estimator.partition("(")[0] for one in prices} == {"grpo-std", "maxrl"}
-    assert [one.cost for one in prices] == sorted(one.cost for one in prices)
-    table = ExactTable.of(design)
-    for one in prices:
-        entry = DEFAULT.estimator if "std" in one.estimator else one.estimator
-        [aim] = find_aims(table, entry, [one.group_size]).values()
-        [base] = find_aims(table, "grpo", [8]).values()
-        assert standard_errors(one.cost, (aim.cost(0) / base.cost(0)).item()) < 4
+def test_what_else_the_trainer_s_settings_compute_is_priced(known):
+    """At best sizes, and not your own; another trainer has none."""
+    [one] = ladder_of(known[1]).prices()
+    assert one.estimator == find_estimator(DEFAULT.estimator).name
+    [aim], [base] = (
+        find_aims(ExactTable.of(known[0]), entry, [size]).values()
+        for entry, size in ((DEFAULT.estimator, one.group_size), ("grpo", 8))
+    )
+    assert standard_errors(one.cost, (aim.cost(0) / base.cost(0)).item()) < 4
     verl = ladder_of(known[1], read_training(VERL)).prices()
     assert {"vanilla", "batch-mean"} <= {one.estimator for one in verl}
+    assert [one.cost for one in verl] == sorted(one.cost for one in verl)
+    own = read_training({"trainer": "other", "G": 8, "estimator": "grpo"})
+    assert not ladder_of(known[1], own).prices()
 
 
 def test_a_factor_costs_nothing(known):

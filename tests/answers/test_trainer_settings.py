@@ -50,10 +50,3 @@ def test_estimators_go_by_their_names():
     known = {"grpo", "vanilla", "batch-mean", base_name(TRAINERS_DEFAULT)}
     assert {*DISPLAY_NAMES} == known
     assert all({*trainer.lines} <= known for trainer in TRAINERS.values())
-
-
-def test_where_another_trainer_is_needed_it_is_named():
-    assert settings_for("trl", "vanilla", 1).startswith(
-        "verl: actor_rollout_ref.rollout.n=1"
-    )
-    assert settings_for("verl", "maxrl", 8).startswith("no trainer has")
