@@ -99,7 +99,8 @@ def folder_to_write(text: str) -> Path:
 def file_to_write(text: str) -> Path:
     """Read the name of a file, which need not exist, and is no link."""
     path = Path(text)
-    if not text or path.is_symlink() or (path.exists() and not path.is_file()):
+    folder = text.endswith("/") or (path.exists() and not path.is_file())
+    if not text or path.is_symlink() or folder:
         raise argparse.ArgumentTypeError(f"{text!r} names no regular file; name one")
     return path
 

@@ -1,17 +1,10 @@
 """`mse-lab init`: write a probe."""
 
-from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
-from pathlib import Path
+from argparse import BooleanOptionalAction, Namespace
 
 from mse_lab.commands.command_line import ROOT, Parser, max_tokens
 
 HELP = "write a probe for a model and prompts of yours"
-
-
-def _new_file(text: str) -> Path:
-    if not text or text.endswith("/") or Path(text).is_dir():
-        raise ArgumentTypeError(f"{text!r} names no file; name one")
-    return Path(text)
 
 
 def add_arguments(parser: Parser) -> None:
@@ -35,8 +28,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--max-tokens", type=max_tokens, metavar="N", help=help)
     help = "the text around a problem: a template's name or a text file with {problem}"
     parser.add_argument("--template", metavar="FILE", help=help)
-    help = "the probe; default: MODEL's name, .yaml"
-    parser.add_argument("--out", type=_new_file, metavar="FILE", help=help)
+    parser.add_output_file("the probe; default: MODEL's name, .yaml")
 
 
 def execute(arguments: Namespace) -> int:

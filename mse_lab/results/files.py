@@ -48,16 +48,6 @@ def is_ours(path: Path) -> bool:
     return bool(_BEGINNINGS.match(begins)) or any(mark in ends for mark in _OUR_MARKS)
 
 
-def exists(path: Path) -> bool:
-    """Whether there is such a file."""
-    try:
-        return path.exists()
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read: {error.strerror}; allow it, or name another folder"
-        ) from None
-
-
 def vanished(folder: Path) -> InputError:
     """Say that a folder is gone that a measurement has begun in."""
     return InputError(f"{folder}: has vanished under way; the same command begins anew")
@@ -65,12 +55,8 @@ def vanished(folder: Path) -> InputError:
 
 def remove(path: Path) -> None:
     """Remove a file, if there is one."""
-    try:
+    with writing(path):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be removed: {error.strerror}; remove it yourself"
-        ) from None
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from mse_lab.errors import InputError
 from mse_lab.results.checks import Check, Checks, none_failed
 from mse_lab.results.files import (
     encode,
-    exists,
     is_ours,
     remove,
     write_bytes,
@@ -63,7 +62,7 @@ class ResultsFolder:
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return exists(self.file(name))
+        return self.file(name).exists()
 
     def read(self, name: str, default: Any = ...) -> Any:
         """Read a file as the inventory says; give the default if it is absent.

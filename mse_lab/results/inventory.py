@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.records.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
-from mse_lab.results.files import exists, open_intact
+from mse_lab.results.files import open_intact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,12 +157,13 @@ NEEDED = (*FROM_POOLS, "checks.json", "pools.npz")
 MADE = (
     *("advice.json", "claims.csv", "report.html"),
     *("figure4.png", "figure4.pdf", "phase.png", "phase.pdf"),
+    *("ladder.png", "ladder.pdf"),
 )
 
 
 def remedy(path: Path) -> str:
     """Say what to do about a file that is damaged, or not the run's."""
-    repairable = path.name in FROM_POOLS and exists(path.with_name("pools.npz"))
+    repairable = path.name in FROM_POOLS and path.with_name("pools.npz").exists()
     return REPAIR if repairable else RESTORE
 
 

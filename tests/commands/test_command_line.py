@@ -68,7 +68,9 @@ def test_what_is_made_of_the_project_s_runs_lies_where_one_works():
     assert output_folder(mine) == mine
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to a file"])
+@pytest.mark.parametrize(
+    "kind", ["folder", "new/", "pipe", "link to nothing", "link to a file"]
+)
 def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()

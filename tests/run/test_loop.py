@@ -251,7 +251,7 @@ def test_a_fresh_start_finds_nothing(task, tmp_path):
         *sorted([path.name, "notes"])
     ]
     with (
-        pytest.raises(InputError, match=r"\.npz: cannot be removed"),
+        pytest.raises(InputError, match=r"\.npz: cannot be written"),
         measuring(task.subject, task.kind, fresh=False),
     ):
         pass

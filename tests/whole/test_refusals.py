@@ -66,7 +66,7 @@ init . sums.jsonl                              | MODEL = .: no config.json in it
 init model empty.jsonl                         | empty.jsonl: has no prompts
 init model odd.jsonl                           | no column is called problem or question or
 init model sums.jsonl --out there.yaml         | there.yaml: exists
-init model sums.jsonl --out link.yaml          | link.yaml: exists
+init model sums.jsonl --out link.yaml          | 'link.yaml' names no regular file
 init model sums.jsonl --out no/x.yaml          | no/x.yaml: cannot be written
 init model words.jsonl --reward integer        | reward failed on prompt q
 init model sums.jsonl --max-tokens 0           | '0' is no number of tokens
