@@ -257,10 +257,10 @@ def refuse_without_size(settings: Settings, trainer: Trainer, where: str) -> Non
 
     Then its default holds, if that is a group.
     """
-    own = all(map(trainer.owns, settings))
-    if trainer.size in settings or (own and trainer.default_is_a_group):
+    own, default = all(map(trainer.owns, settings)), trainer.settings[trainer.size].default
+    if trainer.size in settings or (own and default > 1):
         return
     raise InputError(
         f"{where}: no {trainer.size}, the group size of {trainer.title}, was read; add it "
-        f"(its default is {trainer.settings[trainer.size].default}), or give --G"
+        f"(its default is {default}), or give --G"
     )

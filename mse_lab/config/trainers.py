@@ -118,11 +118,6 @@ class Trainer(_Part):
     lines: dict[str, str]
     baselines: dict[str, str] = {}
 
-    @property
-    def default_is_a_group(self) -> bool:
-        """Whether it trains in groups where no setting is given."""
-        return self.settings[self.size].default > 1
-
     @cached_property
     def spellings(self) -> dict[str, str]:
         """All names of the table's settings, and which setting each is."""

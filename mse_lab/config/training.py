@@ -326,15 +326,13 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     return setting
 
 
-def interpret(
-    name: str, values: Mapping[str, Any], estimator: EstimatorEntry | None = None
-) -> Setting:
-    """Say what the arguments of a live trainer amount to, by its own names.
+def interpret(values: Mapping[str, Any], estimator: EstimatorEntry | None) -> Setting:
+    """Say what the arguments of a live trainer of TRL's amount to.
 
     What a probe has, too, is left out: the live policy is the one that is measured. An
     `estimator` stands for the trainer's own weights.
     """
-    name = class_of(values, name)
+    name = class_of(values, "trl")
     rows = TRAINERS[name].settings
     known = {
         key: one for key, one in values.items() if key in rows and rows[key].probe is None

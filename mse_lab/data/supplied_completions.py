@@ -193,35 +193,25 @@ def _read_lines(path: Path) -> Iterator[Line]:
         raise InputError(f"{fault}; repair it")
 
 
-def _refuse_few(
-    path: Path,
-    lines: Mapping[str, Mapping[str, list[Line]]],
-    form: frozenset[str],
-    needed: Mapping[str, int],
-) -> None:
+def _refuse_few(supplied: Supplied, needed: Mapping[str, int]) -> None:
     keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
-    for prompt_id, pools in lines.items():
+    for prompt_id, pools in supplied.lines.items():
         for pool in POOLS:
             if len(pools[pool]) < needed[pool]:
                 count = f"{sum(map(len, pools.values()))} completions"
-                if "pool" in form:
+                if "pool" in supplied.form:
                     count = f"{len(pools[pool])} {pool} completions"
                 raise InputError(
-                    f"{path}: prompt {prompt_id} has {count}, too few for {keys}; "
+                    f"{supplied.path}: prompt {prompt_id} has {count}, too few for {keys}; "
                     "lower them or draw more"
                 )
 
 
-def _sort(
-    path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int]
-) -> tuple[frozenset[str] | None, dict[str, dict[str, list[Line]]], list[str]]:
-    """Sort lines by prompt and pool; give their form, None of an empty file, and other ids.
-
-    Completions of a prompt beyond its pools are left out.
-    """
+def _sort(path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int]) -> Supplied:
+    """Sort lines by prompt and pool; those of a prompt beyond its pools are left out."""
     lines = {prompt.id: {pool: list[Line]() for pool in POOLS} for prompt in prompts}
     unmatched_ids: dict[str, None] = {}
-    form = None
+    form = frozenset[str]()
     for line in _read_lines(path):
         form = line.form
         if (pools := lines.get(line.prompt_id)) is None:
@@ -231,7 +221,9 @@ def _sort(
         pool = line.pool or ("replicate" if full else "reference")
         if len(pools[pool]) < needed[pool]:
             pools[pool].append(line)
-    return form, lines, list(unmatched_ids)
+    with reading(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Supplied(path, digest, form, lines, list(unmatched_ids))
 
 
 def find_completions(
@@ -245,15 +237,14 @@ def find_completions(
     if path is None or not path.is_file():
         raise InputError(f"{key}: no such file; give a JSONL or Parquet file ({STARTS})")
     needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
-    form, lines, unmatched_ids = _sort(path, prompts, needed)
-    if form is None:
-        raise InputError(f"{key}: the file is empty; draw completions")
-    if not any(pool for pools in lines.values() for pool in pools.values()):
+    supplied = _sort(path, prompts, needed)
+    if not any(pool for pools in supplied.lines.values() for pool in pools.values()):
+        if not supplied.unmatched_ids:
+            raise InputError(f"{key}: the file is empty; draw completions")
         raise InputError(
-            f"{path}: its prompts, such as {shown(unmatched_ids[0])}, are not those of the "
-            f"prompt set, such as {shown(prompts[0].id)}; give the ids of the prompt set"
+            f"{path}: its prompts, such as {shown(supplied.unmatched_ids[0])}, are not "
+            f"those of the prompt set, such as {shown(prompts[0].id)}; give the ids of the "
+            "prompt set"
         )
-    _refuse_few(path, lines, form, needed)
-    with reading(path), path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Supplied(path, digest, form, lines, unmatched_ids)
+    _refuse_few(supplied, needed)
+    return supplied

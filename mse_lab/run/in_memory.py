@@ -57,7 +57,7 @@ def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
 
 def _load_reward(reward: Any, probe: Probe) -> Reward:
     if isinstance(reward, str):
-        return load_reward(reward)
+        return load_reward(reward, chat=probe.prompts.chat)
     if isinstance(reward, UserReward):
         return reward
     if callable(reward):

@@ -213,7 +213,7 @@ class MSECallback(TrainerCallback):
         values["num_train_epochs"] = state.num_train_epochs  # Those of max_steps, too.
         values["reward_funcs"] = self._rewards
         replaced = getattr(args, "mse_lab_estimator", None)
-        setting = interpret("trl", vars(args) | values, replaced)
+        setting = interpret(vars(args) | values, replaced)
         if setting.uncounted and not (self.measured or self.skipped):
             _print(f"not counted in: {', '.join(setting.uncounted)}")
         question = ask(setting, 0.95, self._regret)

@@ -15,8 +15,9 @@ import mse_lab
 import run_mse
 from models import load_parts, random_model, write_adapter
 from mse_lab.api import measure as public_api
+from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
-from mse_lab.run import run_probe
+from mse_lab.run import in_memory, run_probe
 
 ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
 SETTINGS = {
@@ -208,6 +209,17 @@ def test_texts_need_no_answers(parts, result):
     assert list(found.prompts["prompt"]) == ["prompt-0000", "prompt-0001", "prompt-0002"]
     rows = pd.DataFrame({"id": found.prompts["prompt"], "problem": texts})
     assert measure(parts, rows, reward_of_parity, name="small").mse.equals(found.mse)
+
+
+def test_a_reward_gets_messages_in_a_chat(tmp_path, monkeypatch):
+    """Named, too, as a probe names it."""
+    text = "def reward(completions):\n    return [len(completions[0])]\n"
+    (tmp_path / "of_turns.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    chat = {"prompts": {"source": "memory", "chat": True}, "model": {"path": "x"}}
+    for reward in ("of_turns:reward", lambda completions: [len(completions[0])]):
+        rewarded = in_memory._load_reward(reward, parse_probe(chat, "p"))
+        assert rewarded("four", {}) == 1  # One message.
 
 
 def fails(text, prompt):
