@@ -14,7 +14,6 @@ from mse_lab.errors import InputError, nearest
 from mse_lab.formatting import wrap
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, none_failed
-from mse_lab.results.finished_run import Tables
 
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
@@ -160,9 +159,8 @@ class Result(Analysis):
         from mse_lab.report.ladder_figure import compose_ladder
         from mse_lab.report.phase_diagram import as_dots, compose_phase
 
-        tables = Tables(self.name, self.mse, self.laws, self.prompts, self.held)
         composers = {
-            "figure4": lambda: compose([tables]),
+            "figure4": lambda: compose([self]),
             "advice": lambda: compose_ladder(Ladder(self.evidence())),
             "phase": lambda: compose_phase(
                 [as_dots(self.name, self.prompts, self.moments)]

@@ -27,6 +27,7 @@ from mse_lab.report.drawing import (
     reach,
     styles_of,
 )
+from mse_lab.results.analysis import Analysis
 from mse_lab.results.finished_run import Tables
 from mse_lab.results.tables import BASE, FIGURE_4_ESTIMATORS, interval_heads
 
@@ -85,7 +86,7 @@ def title_of(name: str) -> str:
     return PROMPT_TITLES.get(name) or TITLES.get(name.rpartition("/")[2], name)
 
 
-def find_curves(run: Tables) -> pd.DataFrame:
+def find_curves(run: Tables | Analysis) -> pd.DataFrame:
     """Find the curves of a run: the paper's three where they were measured, else all.
 
     Rows are (estimator, group size); columns are those of `mse.csv`, and `law_ratio`, which
@@ -147,7 +148,7 @@ def _draw_curves(
             axes.axhline(1, color=styles[name].colour, linewidth=1.1)
 
 
-def _title(run: Tables) -> str:
+def _title(run: Tables | Analysis) -> str:
     """Name a run, its mean reward, and what a reader of its panel must know."""
     remarks = {"law only, no replicates": run.law_only, "A CHECK FAILED": not run.held}
     reward = number(run.prompts["value"].mean(), 2)
@@ -170,7 +171,7 @@ def _scale_row(panels: Sequence[Axes], label: str) -> None:
             axes.tick_params(axis="y", which="both", left=False, labelleft=False)
 
 
-def compose(runs: Sequence[Tables]) -> Figure:
+def compose(runs: Sequence[Tables | Analysis]) -> Figure:
     """Compose a column for each run; the ratios' row is left out where no run has any."""
     curves = [find_curves(run) for run in runs]
     styles = styles_of(dict.fromkeys(name for curve in curves for name, _ in curve.index))

@@ -27,7 +27,7 @@ from mse_lab.report.rendering import Part, as_page
 from mse_lab.report.run_screen import ratio_part
 from mse_lab.results.checks import summary
 from mse_lab.results.files import write_output
-from mse_lab.results.finished_run import FinishedRun, read_run, read_tables
+from mse_lab.results.finished_run import FinishedRun, read_run
 from mse_lab.results.folder import ResultsFolder
 
 TITLE = "How far is the policy gradient from the truth?"
@@ -85,8 +85,7 @@ def _parts(runs: Sequence[FinishedRun]) -> Iterator[Part]:
         yield Part(run.name, [_describe(run)])
         yield from _advise(run)
         yield ratio_part(run.mse)
-    tables = [read_tables(run.folder) for run in runs]
-    image = draw_image(partial(compose, tables), "MSE against group size")
+    image = draw_image(partial(compose, runs), "MSE against group size")
     yield Part("Figure 4: MSE and group size", [FIGURE_4_CAPTION], figures=[image])
     dots = [as_dots(run.name, run.prompts, run.moments) for run in runs]
     image = draw_image(partial(compose_phase, dots), "Best baseline against value")

@@ -30,11 +30,10 @@ from mse_lab.results.tables import describe_prompts
 
 
 class Tables(NamedTuple):
-    """The tables of a run, which may be there without its raw results."""
+    """The tables of a run that figures draw; they may be there without its raw results."""
 
     name: str
     mse: pd.DataFrame
-    laws: pd.DataFrame
     prompts: pd.DataFrame
     held: bool = True  # Whether no built-in check failed.
 
@@ -51,9 +50,9 @@ def read_tables(folder: Path) -> Tables:
         made = f"make it with {COMMAND_PREFIX} run PROBE"
         remedy = way_from_checkpoint(folder) or made
         raise InputError(f"{folder}: no finished run; {remedy}")
-    mse, laws, prompts = map(results.read, ("mse.csv", "laws.csv", "prompts.csv"))
+    mse, prompts = map(results.read, ("mse.csv", "prompts.csv"))
     name = str(mse["probe"].iloc[0])
-    return Tables(name, mse, laws, prompts, results.read_checks().ok)
+    return Tables(name, mse, prompts, results.read_checks().ok)
 
 
 def read_probe(folder: Path) -> Probe:

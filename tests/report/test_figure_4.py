@@ -29,7 +29,7 @@ def make_tables(point=(2, 1, 3), estimators=ESTIMATORS, sizes=SIZES, **columns):
         mse[[name, f"{name}_low", f"{name}_high"]] = point
     mse = mse.assign(**columns)
     prompts = pd.DataFrame({"prompt": ["a"], "category": "", "value": 0.5})
-    return Tables("some", mse, mse[mse["estimator"] != "centred"], prompts)
+    return Tables("some", mse, prompts)
 
 
 def texts(figure):
@@ -43,9 +43,12 @@ def draw(tmp_path, capsys):
     def drawn(*runs):
         folders = [tmp_path / f"run{index}" for index, _ in enumerate(runs)]
         for folder, run in zip(folders, runs, strict=True):
-            for table in ("mse", "laws", "prompts"):
-                path = ResultsFolder(folder).file(f"{table}.csv")
-                write_file(path, getattr(run, table))
+            for name, table in {
+                "mse": run.mse,
+                "laws": run.mse,
+                "prompts": run.prompts,
+            }.items():
+                write_file(ResultsFolder(folder).file(f"{name}.csv"), table)
         output = tmp_path / "f.svg"
         assert run_mse.main(["figure", *map(str, folders), "--out", str(output)]) == 0
         assert capsys.readouterr().err == ""
