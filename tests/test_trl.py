@@ -10,8 +10,10 @@ import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
 from trl import RLOOTrainer
 
+from mse_lab.answers.advice import make_advice
 from mse_lab.errors import InputError
 from mse_lab.trl import MSECallback
+from mse_lab.trl.callback import log_numbers
 from sharded_models import a_part
 from torchrun_starts import ROOT, torchrun
 from trl_training import BASE, ROWS, advise_apart, load, right, settings, state, train
@@ -259,6 +261,8 @@ def test_the_callback_judges_the_trainers_class_and_the_baseline_in_its_place(gi
         setting = evidence.setting
         judged[name] = setting.trainer, setting.group_size, setting.estimator
         assert setting.completions_per_step == 8
+        logged = log_numbers(make_advice(evidence), evidence)
+        assert ("mse/zero_variance_groups" in logged) == (setting.group_size > 1)
     assert judged == {
         "trl": ("trl", 4, {"name": "centred"}),
         "rloo": ("rloo", 4, {"name": "grpo"}),

@@ -79,8 +79,9 @@ class MSECallback(TrainerCallback):
     - `noise_scale`, the completions at which half of the progress is made, in groups of G;
     - `alpha` and `lam`, the best baseline at any group size, and `cost_over_best`, what the
       training costs over it for the same error: they follow the policy;
-    - `zero_variance_groups`, their share. Where G is larger than the number of completions
-      measured of each prompt, up to four times, a Beta law of the values predicts it;
+    - `zero_variance_groups`, their share where G > 1. Where G is larger than the number of
+      completions measured of each prompt, up to four times, a Beta law of the values
+      predicts it;
     - `rho`, E||W||^2 of right over wrong completions, where the prompts' mean stands among
       regimes, as `regime.rho` of `advice.json` (`mse/regime.py`);
     - `value`, the mean reward, and `step`, after which all this was measured.
@@ -297,6 +298,7 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
     """Name the numbers to log; unknown ones are left out."""
     size, completions = advice.setting.group_size, advice.completions_per_step or 0
     equal, ladder = advice.zero_variance, Ladder(evidence)
+    wasted = modelled_share(evidence.rewards, size) if equal is None else equal.value
     saves = ladder.price(ladder.best.aim, 0.0).value
     numbers = {
         **interval_columns("best_group_size", advice.best),
@@ -306,9 +308,7 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
         "alpha": ladder.best.alpha,
         "lam": ladder.best.lam,
         "cost_over_best": 1 / saves if saves > 0 else None,
-        "zero_variance_groups": (
-            modelled_share(evidence.rewards, size) if equal is None else equal.value
-        ),
+        "zero_variance_groups": wasted if size > 1 else None,
         "rho": advice.regime.rho.value,
         "value": advice.mean_reward,
     }
