@@ -33,6 +33,7 @@ from torch import Tensor
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.errors import InputError, is_count, shown
 from mse_lab.estimators import find_estimator
+from mse_lab.policy.log_probabilities import token_log_probs
 
 # Those of TRL 1.16 whose advantages are replaced, and the settings with which a step is
 # along (1/N) sum_i (Z_i - b_i) W_i, up to a constant.
@@ -165,9 +166,7 @@ class WithBaseline:
         for some in torch.arange(len(tokens)).split(self.args.per_device_train_batch_size):
             logits = self.model(input_ids=read[some], attention_mask=seen[some]).logits
             logits = logits[:, -tokens.shape[1] - 1 : -1].float() / self.temperature
-            chances = logits.softmax(-1)
-            chosen = chances.gather(-1, tokens[some, :, None])[..., 0]
-            norms2_NT = 1 - 2 * chosen + chances.square().sum(-1)
+            _, norms2_NT = token_log_probs(logits, tokens[some])
             norms2.append((norms2_NT * mask[some]).sum(1))
         return torch.cat(norms2)
 

@@ -23,6 +23,7 @@ from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask
 from mse_lab.answers.ladder import Ladder
 from mse_lab.api.measure import sample_evidence
+from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import interpret
 from mse_lab.console import ending
 from mse_lab.data.prompts import Prompt
@@ -46,12 +47,10 @@ SETTINGS = (
     *("gradient_accumulation_steps", "world_size", "torch_compile", "ddp_timeout", "seed"),
 )
 
-# Settings that change the law of completions, and their values that leave it as it is.
-UNCHANGED: dict[str, tuple[Any, ...]] = {
-    **{"top_p": (1.0,), "top_k": (0, None), "min_p": (0.0, None)},
-    "repetition_penalty": (1.0,),
-}
-HARMLESS = {"do_sample": (True,), "use_cache": (True, False)} | UNCHANGED
+# Settings that change the law of completions, but for values that their rows call fine; and
+# arguments of `generate` that leave it as it is.
+LAW = ("top_p", "top_k", "min_p", "repetition_penalty")
+HARMLESS = {"do_sample": (True,), "use_cache": (True, False)}
 
 # The share of a process group's time limit for which the others wait for a measurement.
 WAITED_SHARE = 0.5
@@ -265,9 +264,9 @@ def sampling_of(args: Any) -> dict[str, Any]:
         "temperature": args.temperature,
     }
     known = HARMLESS | {name: (value,) for name, value in drawn_with.items()}
-    given = [(name, getattr(args, name)) for name in UNCHANGED]
+    rows, given = TRAINERS["trl"].settings, [(name, getattr(args, name)) for name in LAW]
     for name, value in [*given, *(args.generation_kwargs or {}).items()]:
-        if value not in known.get(name, ()):
+        if not (rows[name].allows(value) if name in LAW else value in known.get(name, ())):
             raise InputError(
                 f"{name} = {shown(value)}: completions are not of the policy that is "
                 "differentiated, and cannot be measured; leave it out"
@@ -280,7 +279,7 @@ def refuse_trainer(args: Any, given: Mapping[str, Any]) -> None:
 
     `args` are the trainer's settings, `given` the arguments of a callback.
     """
-    lacks = [name for name in (*SETTINGS, *UNCHANGED) if not hasattr(args, name)]
+    lacks = [name for name in (*SETTINGS, *LAW) if not hasattr(args, name)]
     lacks += [name for name in ("model", "processing_class") if given.get(name) is None]
     if lacks:
         raise InputError(
