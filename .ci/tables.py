@@ -299,6 +299,7 @@ def judge(row: Any) -> str:
 # The studies of baselines that have run, and how their tables name them.
 STUDIES = {
     "tiny": "tiny/base, AdamW, N = 64",
+    "tiny-48": "tiny/base, AdamW, N = 64",
     "tiny-256": "tiny/base, AdamW, N = 256",
     "tiny-sgd": "tiny/base, SGD, N = 64",
     "smollm2-icl": "SmolLM2, `icl`, N = 16",
@@ -307,7 +308,7 @@ STUDIES = {
 
 
 def trained_arms(study: str) -> Iterable[Row]:
-    """Give what a declared study of baselines found, an arm a row, as it was predicted.
+    """Give what a declared study of baselines found at its end, an arm a row.
 
     Each arm has the rate at which it gains most on trained prompts, for both columns.
     """
@@ -316,14 +317,14 @@ def trained_arms(study: str) -> Iterable[Row]:
     tables = {"trained prompts": read(f"{folder}/comparison.csv")}
     if (RESULTS / folder / "comparison-unseen-same.csv").exists():
         tables["held-out prompts"] = read(f"{folder}/comparison-unseen-same.csv")
-    arms = tables["trained prompts"].sort_values(["step", "predicted_gain_ratio"])
-    for _, row in arms[arms.estimator != "constant-clipped"].iterrows():
+    arms = tables["trained prompts"].sort_values("predicted_gain_ratio", kind="stable")
+    last = arms.query("step == step.max() and estimator != 'constant-clipped'")
+    for _, row in last.iterrows():
         base = row.estimator == "grpo" and row.group_size == 8
         found = {
             head: one.set_index(keys).loc[tuple(row[keys])] for head, one in tables.items()
         }
         yield {
-            **({"steps": str(row.step)} if arms.step.nunique() > 1 else {}),
             "arm": ARMS[row.estimator],
             "G": str(row.group_size),
             "predicted": f"{row.predicted_gain_ratio:.2f}",
@@ -362,7 +363,8 @@ def trained_in_all() -> Iterable[Row]:
         pairs = gains, alone.set_index("estimator").predicted_gain_ratio
         law = read(f"{folder}/law.csv").iloc[-1]
         yield {
-            "study": f"{words}, {settings.steps[-1]} steps",
+            "study": words,
+            "steps": str(settings.steps[-1]),
             "seeds": str(law.seeds),
             "power of 1 + E": interval(law, "power"),
             "vanilla over constant, predicted": over_constant("vanilla", *pairs),
@@ -377,8 +379,10 @@ def training_in_short() -> Iterable[Row]:
         of_arm = {(row["arm"], row["G"]): row for row in trained_arms(study)}
         one = of_arm["constant", "1"]
         others = {"no baseline": ("vanilla", "1"), "size alone, 4": ("GRPO-type", "4")}
+        steps = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml").steps
         yield {
             "": words,
+            "steps": str(steps[-1]),
             "predicted": one["predicted"],
             "constant": one["trained prompts"],
             "held-out prompts": one.get("held-out prompts", ""),

@@ -63,7 +63,7 @@ STUDIES = {
     "baseline-tiny": "training-baseline-tiny",
     **{
         f"baseline-{name}": f"training-baseline-{name}"
-        for name in ("tiny-256", "tiny-sgd", "smollm2-icl", "smollm2-base")
+        for name in ("tiny-48", "tiny-256", "tiny-sgd", "smollm2-icl", "smollm2-base")
     },
 }
 ETA = 0.5
