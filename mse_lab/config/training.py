@@ -115,7 +115,7 @@ class Setting:
         named = {"name": entry} if isinstance(entry, str) else entry
         lengths = (kinds[self.value(name)] for name, kinds in self.table.length.items())
         length = next(lengths, None)
-        return entry if length is None or "length" in named else {"length": length, **named}
+        return entry if length is None else {"length": length, **named}
 
     @property
     def named(self) -> str:

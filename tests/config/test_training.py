@@ -78,6 +78,13 @@ FORMS = [
     ("verl", f"algorithm.adv_estimator=grpo data.train_batch_size=1024 {N}=8",
      8, STD | {"eps": 1e-6}, 2048,
      f"4 updates a batch (data.train_batch_size = 1024, {MINI} = 256 by default)"),
+    # What is null is not given.
+    ("trl", "{num_generations: 8, gradient_accumulation_steps: 4, steps_per_generation: "
+     "null}", 8, STD, 32, ""),
+    ("trl", "{num_generations: 8, generation_batch_size: 128, steps_per_generation: null, "
+     "per_device_train_batch_size: 64}", 8, STD, 64,
+     "2 updates a batch (generation_batch_size = 128, per_device_train_batch_size = 64, "
+     "gradient_accumulation_steps = 1 by default, processes = 1 by default)"),
     # A file of TRL's whose settings are all its own has its default size.
     ("trl", "{beta: 0.0, output_dir: out}", 8, STD, None, ""),
     # Words that TRL wrote itself: both tell the processes.
@@ -147,7 +154,8 @@ def test_what_is_typed_comes_before_a_file_and_words_before_theirs(tmp_path):
 
 def test_what_stands_in_a_probe_is_in_the_trainers_own_names():
     """Last parts will do; what is unknown is named, or refused as misspelt."""
-    assert read_training({"trainer": "verl", "rollout.n": 5}).group_size == 5
+    size_alone = read_training({"trainer": "verl", "rollout.n": 5})
+    assert (size_alone.group_size, size_alone.estimator) == (5, STD | {"eps": 1e-6})
     alone = {"trainer": "verl", "adv_estimator": "rloo", "rollout.n": 1}
     assert read_training(alone).estimator == {"name": "vanilla", "length": "token-batch"}
 
