@@ -1,6 +1,5 @@
 """Diagnostics: what the completions of a run are like, in numbers."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from mse_lab.mse.measurement import CompletionSummary
 from mse_lab.mse.mismatch import Mismatch
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.proxy import Proxy, measure_proxy
-from mse_lab.mse.reference_noise import aggregate_norm2_error
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,6 @@ class Diagnostics:
     distinct: float  # Share of a prompt's completions that are distinct, mean over prompts.
     commonest: float  # Share of a prompt's commonest completion, mean over prompts.
     end_tokens: tuple[EndToken, ...]
-    gradient_norm2: float  # The aggregate's ||g||^2, unbiased.
-    gradient_norm2_error: float  # Its standard error where g is zero.
     # Completions with reward 0 because their comparison with the answer was given up.
     given_up: int = 0
     # How far the engine that drew them is from the policy, where one did.
@@ -74,14 +70,12 @@ def diagnostics_of(
     counts: Sequence[int],
     *,
     binary: bool,
-    gradient: tuple[float, float] = (math.nan, math.nan),
     proxy: Proxy | None = None,
 ) -> Diagnostics:
     """Describe completions by the rewards of each prompt that give V, and all blocks.
 
-    `names` has the text of every end token, `counts` the completions of each block,
-    `gradient` the aggregate's ||g||^2 and its standard error where g is zero, and `proxy`
-    how well logits norms stand for scores' norms.
+    `names` has the text of every end token, `counts` the completions of each block, and
+    `proxy` how well logits norms stand for scores' norms.
     """
     value_P, total = np.array([one.mean() for one in rewards]), sum(counts)
 
@@ -103,8 +97,6 @@ def diagnostics_of(
         distinct=mean("distinct"),
         commonest=mean("commonest"),
         end_tokens=_count_ends(summaries, names, total),
-        gradient_norm2=gradient[0],
-        gradient_norm2_error=gradient[1],
         given_up=sum(summary.given_up for summary in summaries),
         proxy=proxy,
     )
@@ -121,6 +113,5 @@ def diagnose(
         names,
         [size] * pools.prompts,
         binary=pools.binary,
-        gradient=(pools.aggregate_norm2, aggregate_norm2_error(pools)),
         proxy=measure_proxy(pools),
     )

@@ -32,8 +32,6 @@ HEALTHY = Diagnostics(
     distinct=0.3,
     commonest=0.4,
     end_tokens=(EndToken(2, "<end>", 0.98),),
-    gradient_norm2=1.0,
-    gradient_norm2_error=0.1,
 )
 
 
