@@ -23,6 +23,7 @@ from mse_lab.arrays import Floats, divide
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.groups import Groups
+from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.constants import Constants, mse_times_budget
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
 from mse_lab.mse.intervals import Estimate
@@ -346,11 +347,20 @@ def of_side(regime: Regime, truth: Truth) -> Answer:
     return Answer("regime's side", "", HOLDS, 0.0 if false else 1.0)
 
 
-def _stated(claim, own: Truth, whole: Truth) -> float:
+def _affine_over_oracle(result, whole: Truth, size: int = 8) -> float:
+    """Noise of the baseline that a run fits, over the oracle's, for random prompts."""
+    fit, constants = fit_at(result.table, size), whole.constants
+    affine = whole.affine_aim(fit.alpha, fit.lam, size).noise
+    return (affine / (size * constants.c1 + constants.c2)).item()
+
+
+def _stated(claim, result, own: Truth, whole: Truth) -> float:
     """What a number of a statement should have been; NaN where it has no one truth."""
     about, moments = claim.about, own.moments
     if about is s.LAW:
         return 1.0
+    if about is s.GROUP_MEANS:
+        return _affine_over_oracle(result, whole)
     limits = {
         s.PROMPT_ONLY: moments.trace_best.sum(),
         s.VANILLA: moments.constant_baseline(0.0).sum(),
@@ -377,7 +387,7 @@ def of_claims(result, own: Truth, whole: Truth) -> Iterator[Answer]:
         at = claim.statement + ("" if size is None else f" at {size}")
         # Of the whole the worst size speaks, whose interval covers less by choice.
         if size is not None or claim.about is not s.LAW:
-            stated = _stated(claim, own, whole)
+            stated = _stated(claim, result, own, whole)
             yield Answer("numbers of claims", at, claim.number.estimate, stated)
         if is_true(claim.about, own.moments, size):
             fails = claim.verdict in (claim.about.refuted, "outside")
