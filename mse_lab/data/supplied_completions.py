@@ -100,15 +100,6 @@ class Line:
             return np.nan if self.log_prob is None else self.log_prob
         return float(np.sum(self.log_probs, where=True if self.mask is None else self.mask))
 
-    def read_reward(self) -> float:
-        """Read the reward of a completion."""
-        if self.reward is None:
-            raise self.refusal(
-                "no reward, and the probe says reward: supplied; give a number, or "
-                "name a reward in the probe"
-            )
-        return self.reward
-
 
 def _is_read(name: str) -> bool:
     return SYNONYMS.get(name, name) in READ_NAMES
@@ -194,21 +185,24 @@ def _read_lines(path: Path) -> Iterator[Line]:
 
 
 def _refuse_few(supplied: Supplied, needed: Mapping[str, int]) -> None:
-    keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
     for prompt_id, pools in supplied.lines.items():
-        for pool in POOLS:
-            if len(pools[pool]) < needed[pool]:
-                count = f"{sum(map(len, pools.values()))} completions"
-                if "pool" in supplied.form:
-                    count = f"{len(pools[pool])} {pool} completions"
-                raise InputError(
-                    f"{supplied.path}: prompt {prompt_id} has {count}, too few for {keys}; "
-                    "lower them or draw more"
-                )
+        counts = {pool: len(pools[pool]) for pool in POOLS}
+        if counts != needed:
+            has = " and ".join(f"{count} {pool}" for pool, count in counts.items())
+            keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
+            raise InputError(
+                f"{supplied.path}: prompt {prompt_id} has {has} completions, too few for "
+                f"{keys}; lower them or draw more"
+            )
 
 
-def _sort(path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int]) -> Supplied:
-    """Sort lines by prompt and pool; those of a prompt beyond its pools are left out."""
+def _sort(
+    path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int], rewarded: bool
+) -> Supplied:
+    """Sort lines by prompt and pool, each with its reward where they are to be `rewarded`.
+
+    Those of a prompt beyond its pools are left out.
+    """
     lines = {prompt.id: {pool: list[Line]() for pool in POOLS} for prompt in prompts}
     unmatched_ids: dict[str, None] = {}
     form = frozenset[str]()
@@ -219,8 +213,14 @@ def _sort(path: Path, prompts: Sequence[Prompt], needed: Mapping[str, int]) -> S
             continue
         full = len(pools["reference"]) == needed["reference"]
         pool = line.pool or ("replicate" if full else "reference")
-        if len(pools[pool]) < needed[pool]:
-            pools[pool].append(line)
+        if len(pools[pool]) == needed[pool]:
+            continue
+        if rewarded and line.reward is None:
+            raise line.refusal(
+                "no reward, and the probe says reward: supplied; give a number, or name a "
+                "reward in the probe"
+            )
+        pools[pool].append(line)
     with reading(path), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Supplied(path, digest, form, lines, list(unmatched_ids))
@@ -237,7 +237,7 @@ def find_completions(
     if path is None or not path.is_file():
         raise InputError(f"{key}: no such file; give a JSONL or Parquet file ({STARTS})")
     needed = {pool: getattr(probe.pool, pool) for pool in POOLS}
-    supplied = _sort(path, prompts, needed)
+    supplied = _sort(path, prompts, needed, probe.reward == "supplied")
     if not any(pool for pools in supplied.lines.values() for pool in pools.values()):
         if not supplied.unmatched_ids:
             raise InputError(f"{key}: the file is empty; draw completions")

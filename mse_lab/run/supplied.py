@@ -30,10 +30,6 @@ ANOTHER_LAW = (
 )
 
 
-def _read_rewards(lines: Sequence[Line]) -> Floats:
-    return np.array([line.read_reward() for line in lines])
-
-
 class FromFile(Drawn):
     """Completions that a file supplies."""
 
@@ -45,8 +41,6 @@ class FromFile(Drawn):
         for pools in self._supplied.lines.values():
             for lines in pools.values():
                 read_completions(lines, policy, probe.sampling.max_new_tokens)
-                if probe.reward == "supplied":
-                    _read_rewards(lines)
 
     def _lines(self, subject: Subject, index: int, pool: str) -> list[Line]:
         return self._supplied.lines[subject.prompts[index].id][pool]
@@ -64,7 +58,8 @@ class FromFile(Drawn):
     ) -> tuple[Floats, int]:
         """Read rewards where the probe says so."""
         if subject.probe.reward == "supplied":
-            return _read_rewards(self._lines(subject, index, pool)), 0
+            lines = self._lines(subject, index, pool)
+            return np.array([line.reward for line in lines]), 0
         return super().reward(subject, index, pool, drawn, texts)
 
     def compare(

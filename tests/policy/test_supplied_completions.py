@@ -98,10 +98,10 @@ def test_a_line_that_the_policy_cannot_have_drawn(case):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("given", [None, "one", 1e300], ids=shown)
+@pytest.mark.parametrize("given", ["one", 1e300], ids=shown)
 def test_rewards_that_are_none(given):
-    with pytest.raises(InputError, match=r"here, line 1: (reward = .*: give|no reward)"):
-        line_of(text="", reward=given).read_reward()
+    with pytest.raises(InputError, match=r"here, line 1: reward = .*: give"):
+        line_of(text="", reward=given)
 
 
 TAKEN = {
@@ -291,8 +291,8 @@ def named(lines):
 
 # How the lines of a file, with or without their pools, are spoilt.
 FAULTY = {
-    "few": (False, lambda lines: lines.pop(), "p4 has 95 completions, too few for pool"),
-    "few of a pool": (True, named, "prompt p4 has 31 replicate completions, too few"),
+    "few": (False, lambda lines: lines.pop(), "p4 has 64 reference and 31 replicate comp"),
+    "few of a pool": (True, named, "prompt p4 has 64 reference and 31 replicate comp"),
     "prompts": (False, lambda lines: [line.update(prompt="q") for line in lines],
                 "such as 'q', are not those of the prompt set, such as 'p0'"),
     "nothing": (False, lambda lines: lines.clear(), "is empty"),
@@ -317,12 +317,17 @@ def test_a_faulty_file_is_refused_before_anything_is_measured(
         assert not (out / "small/shards").exists()
 
 
-def test_a_damaged_line_is_refused(drawn, write, write_probe, tmp_path, refused):
-    """Its reader, that of logs, leaves such a line out and counts it."""
-    path = Path(write(drawn(), {"text"}))
+def test_a_damaged_line_and_one_without_its_reward(
+    drawn, write, write_probe, tmp_path, refused
+):
+    """The reader, that of logs, leaves a damaged line out and counts it."""
+    lines, out = drawn(), tmp_path / "out"
+    bare = write_probe(completions=write(lines, {"reward"}), reward="supplied")
+    assert "line 1: no reward, and the probe says" in refused("run", bare, "--out", out)
+    path = Path(write(lines, {"text"}))
     path.write_text(path.read_text().replace('{"prompt": "p2"', '{"prompt": p2', 1))
     probe = write_probe(completions=str(path))
-    assert "line 193: not valid JSON" in refused("run", probe, "--out", tmp_path / "out")
+    assert "line 193: not valid JSON" in refused("run", probe, "--out", out)
 
 
 def episode(policy, generator, prompt_id, tokens):
