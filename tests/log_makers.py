@@ -5,7 +5,9 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from mse_lab.logs.forms import parse_columns
 from mse_lab.logs.read_logs import read_log
 from mse_lab.logs.reward_groups import make_groups
 from mse_lab.logs.summary import Summary
@@ -102,6 +104,14 @@ def read(given, columns=None, **settings):
     )
     groups = make_groups(log, settings.pop("group_size", None))
     return Summary(**summary_of(log, groups, **settings))
+
+
+def check(given, expected, columns="", **settings):
+    """Read a log, hold what is said of it to what was counted, and return it."""
+    found = read(given, parse_columns(columns) if columns else None, **settings)
+    numbers = numbers_of(found)
+    assert {key: numbers[key] for key in expected} == pytest.approx(expected)
+    return found
 
 
 def groups_of(*rewards, **more):

@@ -16,7 +16,16 @@ from fuzzing import CASES, answer_or_one_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_makers import completions, read, state_of, with_advantages, write_lines, write_trl
+from log_makers import (
+    completions,
+    counted,
+    read,
+    state_of,
+    with_advantages,
+    write_lines,
+    write_trl,
+)
+from mse_lab.logs.forms import NAMES as NAMES_OF_A_LOG
 from mse_lab.report.rollouts_report import rollouts_text
 
 BASE = completions(prompts=4, size=4, steps=3, seed=1)
@@ -33,16 +42,13 @@ def summary_of(path, **settings):
 def expected(frame):
     """Count what is printed of a frame, by pandas."""
     drawn = frame.dropna(subset=["reward"])
-    groups = drawn.groupby("id")["reward"]
-    several = groups.size() > 1
+    groups = drawn.groupby("id", sort=False)["reward"]
     least, most = drawn["reward"].min(), drawn["reward"].max()
-    one = most - least <= 1e-8
-    return {
-        "completions": len(drawn),
-        "groups": len(several),
-        "mean_reward": drawn["reward"].mean(),
-        "zero_variance": (groups.std(ddof=1) <= 1e-8)[several].mean(),
-        "all_right": (groups.min() > (0 if one else most - 1e-8))[several].mean(),
+    right = groups.min() > (0 if most - least <= 1e-8 else most - 1e-8)
+    counts = counted(drawn, "id")
+    counts.pop("group_size")  # That of completions drawn, with a reward or not.
+    return counts | {
+        "all_right": right[groups.size() > 1].mean(),
         "tokens": drawn["length"].mean(),
         "characters": drawn["text"].str.len().mean(),
     }
@@ -296,25 +302,13 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=6,
 )
-KEYS = [
-    "prompt_id",
-    "prompt",
-    "group",
-    "step",
-    "reward",
-    "rewards",
-    "completion",
-    "mask",
-    "token_ids",
-    "length",
-    "truncated",
-    "log_probs",
-    "engine_log_probs",
-    "advantage",
-]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(KEYS), values), max_size=4))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(NAMES_OF_A_LOG), values), max_size=4
+    )
+)
 @CASES
 def test_any_value_of_any_name(tmp_path_factory, changes):
     lines = [

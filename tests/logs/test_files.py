@@ -6,6 +6,7 @@ import os
 import pytest
 
 from log_makers import (
+    check,
     completions,
     counted,
     numbers_of,
@@ -61,17 +62,15 @@ def test_what_lies_beside_is_counted_and_left_out(tmp_path, name):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     spoil, said = SPOILS[name]
     spoil(log)
-    found = read(tmp_path)
-    numbers = numbers_of(found)
-    assert {key: numbers[key] for key in BY_ID} == pytest.approx(BY_ID)
-    assert [one["count"] for one in numbers["left_out"]] == [1]
+    found = check(tmp_path, BY_ID)
+    assert [one.count for one in found.left_out] == [1]
     assert found.notes[0].startswith(said.format(log=log)[:90])
 
 
 def test_a_link_beside_its_file_in_the_words(tmp_path):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     (tmp_path / "b.jsonl").symlink_to(log)
-    assert numbers_of(read([log, log.parent / "b.jsonl", log]))["completions"] == SIZE
+    check([log, log.parent / "b.jsonl", log], {"completions": SIZE})
 
 
 def test_files_of_an_older_training_are_refused(tmp_path):
@@ -88,7 +87,7 @@ def test_files_of_an_older_training_are_refused(tmp_path):
     ):
         read(tmp_path)
     files = [tmp_path / f"{step}.jsonl" for step in range(1, 4)]
-    assert numbers_of(read(files))["completions"] == 3
+    check(files, {"completions": 3})
 
 
 def test_a_step_of_two_files_is_of_two_trainings(tmp_path):
@@ -97,7 +96,7 @@ def test_a_step_of_two_files_is_of_two_trainings(tmp_path):
         write_lines(tmp_path / f"{name}.jsonl", lines)
     with pytest.raises(InputError, match=r"step 1 comes in a\.jsonl and b\.jsonl: of two"):
         read(tmp_path)
-    assert numbers_of(read([*tmp_path.iterdir()]))["groups"] == 2
+    check([*tmp_path.iterdir()], {"groups": 2})
 
 
 def test_names_go_escaped_to_the_screen(tmp_path):
@@ -126,7 +125,7 @@ def test_a_file_that_ends_early(tmp_path, suffix):
 def test_a_file_without_a_last_line_break_is_whole(tmp_path):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     log.write_text(log.read_text().rstrip())
-    assert numbers_of(read(log))["completions"] == SIZE
+    check(log, {"completions": SIZE})
 
 
 # A file's name and content, and why it is no log.
@@ -180,7 +179,7 @@ def test_rollouts_in_two_folders_are_not_merged(tmp_path):
     write_lines(tmp_path / "validation/1.jsonl", ROWS[:8])
     with pytest.raises(InputError, match=r"in 2 folders, .* \(1\).*validation \(1\)"):
         read(tmp_path)
-    assert numbers_of(read(tmp_path / "validation"))["completions"] == 8
+    check(tmp_path / "validation", {"completions": 8})
 
 
 def test_forms_are_not_mixed(tmp_path):

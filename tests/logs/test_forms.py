@@ -10,16 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from log_makers import (
+    check,
     completions,
     counted,
-    numbers_of,
     read,
     with_advantages,
     write_lines,
 )
 from mse_lab.errors import InputError
 from mse_lab.logs import forms
-from mse_lab.logs.forms import parse_columns
 
 BASE = completions()
 BY_ID = counted(BASE, "id")
@@ -135,10 +134,7 @@ def write(folder, made):
 @pytest.mark.parametrize("name", READ)
 def test_read(tmp_path, name):
     made, columns, expected = READ[name]
-    found = numbers_of(
-        read(write(tmp_path, made), parse_columns(columns) if columns else None)
-    )
-    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    check(write(tmp_path, made), expected, columns)
 
 
 def far_date(folder):
@@ -202,6 +198,16 @@ REFUSED = {
     ),
     "a reward in late lines": (late(reward=1.0), "", "line 101: has reward, and the first"),
     "a completion in late lines": (late(completion="a"), "", "line 101: has completion"),
+    "half a group by a late id": (
+        [{"prompt_id": n // 5, "reward": n % 2} | ({"uid": 1} if n > 4095 else {})
+            for n in range(4200)],
+        "", "has 5 completions, with 2 values of uid",
+    ),
+    "groups by a late id": (
+        [{"prompt_id": n, "reward": n % 2} | ({"uid": n // 5} if n > 4095 else {})
+            for n in range(4200)],
+        "", "has 1 completions, and uid is that of several",
+    ),
     "one id in two types": (lines("reward", prompt_id=lambda row: str(row["id"])
         if row["place"] else row["id"]), "", "prompt_id is of the type str, in rows"),
     "an id as float and int": (lines("reward", prompt_id=lambda row: row["id"]
@@ -306,7 +312,7 @@ REFUSED = {
 def test_refused(tmp_path, name):
     made, columns, line = REFUSED[name]
     with pytest.raises(InputError, match=line):
-        read(write(tmp_path, made), parse_columns(columns) if columns else None)
+        check(write(tmp_path, made), {}, columns)
 
 
 def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
@@ -321,16 +327,15 @@ def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
     path = write(tmp_path / "some", some)
     with pytest.raises(InputError, match="61 of 480 completions have no reward, more than"):
         read(path)
-    found = numbers_of(read(path, partial=True))
     expected = counted(NULLS.drop(index=3).dropna(), "id") | {"group_size": 8}
-    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    check(path, expected, partial=True)
 
 
 def test_ends_as_engines_say_them(tmp_path):
     made = lines(
         "prompt_id=id", "reward", why=lambda row: "length" if row["length"] > 15 else "stop"
     )
-    found = read(write(tmp_path, made), parse_columns("truncated=why"))
+    found = check(write(tmp_path, made), BY_ID, "truncated=why")
     assert found.truncated_N.tolist() == (BASE["length"] > 15).tolist()
 
 
@@ -346,9 +351,8 @@ SIZED = {
 @pytest.mark.parametrize("name", SIZED)
 def test_a_size_cuts_by_order(tmp_path, name):
     path, twice = write(tmp_path, SIZED[name]), len(SIZED[name]) // len(BASE)
-    found = numbers_of(read(path, group_size=8))
-    assert found["groups"] == 60 * twice
-    assert found["zero_variance"] == pytest.approx(BY_ID["zero_variance"])
+    expected = {"groups": 60 * twice, "zero_variance": BY_ID["zero_variance"]}
+    check(path, expected, group_size=8)
     short = write(tmp_path / "short", SIZED[name][1:])
     with pytest.raises(InputError, match=r"which are no whole groups|values of group_id"):
         read(short, group_size=8)
@@ -363,15 +367,14 @@ def test_a_size_cuts_by_order(tmp_path, name):
 )
 def test_blocks_of_lines_take_a_size(tmp_path, more, line):
     path = write(tmp_path, lines("step", "reward"))
-    assert numbers_of(read(path, group_size=8))["zero_variance"] == BY_ID["zero_variance"]
+    check(path, {"zero_variance": BY_ID["zero_variance"]}, group_size=8)
     with pytest.raises(InputError, match=line):
         read(path, **more)
 
 
 def test_a_frame_is_read_as_its_file(tmp_path):
     frame = BASE.rename(columns={"id": "prompt_id"}).drop(columns=["prompt", "place"])
-    found = numbers_of(read(frame))
-    assert {key: found[key] for key in BY_ID} == pytest.approx(BY_ID)
+    check(frame, BY_ID)
     twice = pd.concat([frame, frame[["reward"]]], axis=1)
     with pytest.raises(InputError, match="the data frame: two columns are named reward"):
         read(twice)
@@ -391,15 +394,13 @@ def test_a_frame_is_read_as_its_file(tmp_path):
 )
 def test_columns_that_are_refused(tmp_path, given, line):
     with pytest.raises(InputError, match=line):
-        read(write(tmp_path, lines("prompt_id=id", "reward")), parse_columns(given))
+        check(write(tmp_path, lines("prompt_id=id", "reward")), {}, given)
 
 
 def test_trl_is_known_in_a_frame():
     frame = with_advantages(BASE.rename(columns={"text": "completion"}), 8)
     names = ["step", "prompt", "completion", "reward", "advantage"]
-    found = numbers_of(read(frame[names]))
-    assert found["form"] == "TRL"
-    assert {key: found[key] for key in BY_ID} == pytest.approx(BY_ID)
+    assert check(frame[names], BY_ID).as_dict()["form"] == "TRL"
 
 
 def test_values_are_those_of_the_prompts(tmp_path):
@@ -445,10 +446,6 @@ def test_the_words_of_the_page_read_other_trainers(tmp_path, trainer):
     page = Path(forms.__file__).with_name("README.md").read_text()
     words = re.search(rf"^\|{trainer},.*\|`(.*)`\|$", page, re.MULTILINE)[1].split()
     made = [OTHERS[trainer](g, k) for g in (0, 1) for k in (0, 1)]
-    found = read(
-        write(tmp_path, made),
-        parse_columns(words[1]),
-        group_size=2 if "--group-size" in words else None,
-    )
-    assert found.groups.groups["size"].tolist() == [2, 2]
+    size = 2 if "--group-size" in words else None
+    found = check(write(tmp_path, made), {"groups": 2}, words[1], group_size=size)
     assert found.groups.completions["reward"].tolist() == [0, 1, 0, 1]

@@ -8,27 +8,19 @@ import pandas as pd
 import pytest
 
 from log_makers import (
+    check,
     completions,
     counted,
-    numbers_of,
     read,
     state_of,
     with_advantages,
     write_trl,
 )
 from mse_lab.errors import InputError
-from mse_lab.logs.forms import parse_columns
 
 BASE = completions(prompts=6, size=4, steps=10, seed=5)
 BY_BLOCK = counted(BASE, "id")
 LOGGED = with_advantages(BASE, 4)
-
-
-def check(folder, expected, columns="", **settings):
-    found = read(folder, parse_columns(columns) if columns else None, **settings)
-    numbers = numbers_of(found)
-    assert {key: numbers[key] for key in expected} == pytest.approx(expected)
-    return found
 
 
 def reward_of(**rewards):
@@ -153,8 +145,8 @@ def test_evaluations_are_left_out_by_the_state(tmp_path):
     assert left_out(found) == [(2, EVALUATION), (2, "after 8, that of trainer_s")]
     assert 'Eval_strategy="no" keeps them' in found.notes[0]
     named = sorted((folder / "completions").glob("*.parquet"))
-    assert numbers_of(read(named))["completions"] == len(BASE) - 48
-    assert numbers_of(read(named[3]))["completions"] == 24
+    check(named, {"completions": len(BASE) - 48})
+    check(named[3], {"completions": 24})
 
 
 def test_steps_after_the_state_are_left_out(tmp_path):
@@ -172,7 +164,7 @@ def test_the_newest_state_counts(tmp_path):
         (at / "trainer_state.json").write_text(
             json.dumps(state_of(last, evaluated=evaluated))
         )
-    assert numbers_of(read(folder))["completions"] == len(BASE) - 48
+    check(folder, {"completions": len(BASE) - 48})
 
 
 def test_what_was_logged_before_training_is_an_evaluation(tmp_path):
@@ -261,9 +253,7 @@ def test_what_its_trainer_writes(trained):
     frame = pd.concat(map(pd.read_parquet, files))
     frame["reward"] = frame["right"] + frame["brief"]
     kept = frame[frame["step"].isin([1, 5])]
-    found = read(trained)
-    numbers, expected = numbers_of(found), counted(kept, "step", "prompt_id")
-    assert {key: numbers[key] for key in expected} == pytest.approx(expected)
+    found = check(trained, counted(kept, "step", "prompt_id"))
     assert found.lengths[1].mean() == pytest.approx(kept["completion_ids"].map(len).mean())
     assert found.groups.parts == ("right", "brief")
     assert left_out(found) == [(3, EVALUATION), (1, REPEAT)]
