@@ -127,6 +127,13 @@ def test_how_often_a_function_is_called():
     calls.clear()
     graded(lambda text, row: calls.append(text) or 1.0, *texts)
     assert calls == ["a", "b"]
+    ids = [[at] for at in range(len(texts))]
+    found = graded(
+        lambda completions, completion_ids: [one for (one,) in completion_ids],
+        *texts,
+        ids=ids,
+    )
+    assert found == [*range(len(texts))]
 
 
 REFUSED = {
