@@ -291,7 +291,8 @@ def test_another_objective_gets_no_size(known):
 @pytest.mark.parametrize("entry", ["grpo", "grpo-std", {"name": "pass-at-k", "k": 4}])
 def test_an_estimator_without_a_gradient_is_refused(entry):
     setting = read_training({"G": 1, "estimator": entry})
-    with pytest.raises(InputError, match=r"^G = 1: .* gives no gradient there; it takes"):
+    line = r"^training: G = 1: .* gives no gradient there; it takes"
+    with pytest.raises(InputError, match=line):
         ask(setting, LEVEL)
 
 
