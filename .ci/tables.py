@@ -303,6 +303,7 @@ STUDIES = {
     "tiny-256": "tiny/base, AdamW, N = 256",
     "tiny-sgd": "tiny/base, SGD, N = 64",
     "smollm2-icl": "SmolLM2, `icl`, N = 16",
+    "smollm2-icl-6": "SmolLM2, `icl`, N = 16",
     "smollm2-base": "SmolLM2, `base`, N = 32",
 }
 
@@ -314,9 +315,10 @@ def trained_arms(study: str) -> Iterable[Row]:
     """
     folder = f"training-baseline-{study}"
     keys = ["estimator", "group_size", "step"]
-    tables = {"trained prompts": read(f"{folder}/comparison.csv")}
-    if (RESULTS / folder / "comparison-unseen-same.csv").exists():
-        tables["held-out prompts"] = read(f"{folder}/comparison-unseen-same.csv")
+    tables = {
+        "trained prompts": read(f"{folder}/comparison.csv"),
+        "held-out prompts": read(f"{folder}/comparison-unseen-same.csv"),
+    }
     arms = tables["trained prompts"].sort_values("predicted_gain_ratio", kind="stable")
     last = arms.query("step == step.max() and estimator != 'constant-clipped'")
     for _, row in last.iterrows():
@@ -336,7 +338,7 @@ def trained_arms(study: str) -> Iterable[Row]:
         }
 
 
-for study in STUDIES:
+for study in ("tiny", "tiny-256", "tiny-sgd"):
     TABLES[f"trained-{study}"] = partial(trained_arms, study)
 
 
@@ -351,9 +353,17 @@ def over_constant(
     return f"{ratio:.2f} ({low:.2f} to {high:.2f}), {said:.2f}"
 
 
+def constant_of(study: str) -> Row:
+    """Give what the constant without a group gained in a study of baselines."""
+    [row] = [
+        one for one in trained_arms(study) if (one["arm"], one["G"]) == ("constant", "1")
+    ]
+    return {head: row[head] for head in row if head not in ("arm", "G")}
+
+
 @table
 def trained_in_all() -> Iterable[Row]:
-    """Give, for each study of baselines, how gains fall, and pairs of arms."""
+    """Give, for each study of baselines, what the constant gained, and how gains fall."""
     for study, words in STUDIES.items():
         folder = f"training-baseline-{study}"
         settings = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml")
@@ -363,12 +373,12 @@ def trained_in_all() -> Iterable[Row]:
         pairs = gains, alone.set_index("estimator").predicted_gain_ratio
         law = read(f"{folder}/law.csv").iloc[-1]
         yield {
-            "study": words,
+            "the constant in": words,
             "steps": str(settings.steps[-1]),
-            "seeds": str(law.seeds),
+            **constant_of(study),
             "power of 1 + E": interval(law, "power"),
-            "vanilla over constant, predicted": over_constant("vanilla", *pairs),
-            "logits over constant, predicted": over_constant("logits", *pairs),
+            "vanilla over it, predicted": over_constant("vanilla", *pairs),
+            "logits over it, predicted": over_constant("logits", *pairs),
         }
 
 
@@ -377,15 +387,15 @@ def training_in_short() -> Iterable[Row]:
     """Give what trainings gained over GRPO-type's at G = 8, a study a row."""
     for study, words in STUDIES.items():
         of_arm = {(row["arm"], row["G"]): row for row in trained_arms(study)}
-        one = of_arm["constant", "1"]
         others = {"no baseline": ("vanilla", "1"), "size alone, 4": ("GRPO-type", "4")}
         steps = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml").steps
+        one = constant_of(study)
         yield {
             "": words,
             "steps": str(steps[-1]),
             "predicted": one["predicted"],
             "constant": one["trained prompts"],
-            "held-out prompts": one.get("held-out prompts", ""),
+            "held-out prompts": one["held-out prompts"],
             **{
                 head: of_arm[arm]["trained prompts"] if arm in of_arm else ""
                 for head, arm in others.items()

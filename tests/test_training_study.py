@@ -63,7 +63,14 @@ STUDIES = {
     "baseline-tiny": "training-baseline-tiny",
     **{
         f"baseline-{name}": f"training-baseline-{name}"
-        for name in ("tiny-48", "tiny-256", "tiny-sgd", "smollm2-icl", "smollm2-base")
+        for name in (
+            "tiny-48",
+            "tiny-256",
+            "tiny-sgd",
+            "smollm2-icl",
+            "smollm2-icl-6",
+            "smollm2-base",
+        )
     },
 }
 ETA = 0.5
