@@ -11,7 +11,7 @@ mu_k is the mean reward of prompt k's group, mu_{-x} the mean of mu_k over k != 
 import numpy as np
 from scipy.special import betaln, xlog1py, xlogy
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Floats, divide
 from mse_lab.estimators.baselines import grpo
 from mse_lab.estimators.groups import (
     Ddof,
@@ -20,7 +20,6 @@ from mse_lab.estimators.groups import (
     check_batch,
     check_binary,
     deviations,
-    divide_or_zero,
     spread,
 )
 
@@ -61,8 +60,7 @@ def reinforce_plus_plus(
     weight zero. arXiv 2501.03262.
     """
     rewards = groups.rewards_PRG
-    spread_1R1 = spread(rewards, _BATCH, ddof)
-    return divide_or_zero(deviations(rewards, _BATCH), spread_1R1, eps)
+    return divide(deviations(rewards, _BATCH), spread(rewards, _BATCH, ddof) + eps)
 
 
 def batch_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> Floats:
@@ -73,7 +71,7 @@ def batch_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> Floa
     arXiv 2508.08221; TRL's `scale_rewards="batch"`, where eps is 1e-4.
     """
     rewards = groups.rewards_PRG
-    return divide_or_zero(deviations(rewards), spread(rewards, _BATCH, ddof), eps)
+    return divide(deviations(rewards), spread(rewards, _BATCH, ddof) + eps)
 
 
 def _shrinkage_factor(rewards_PRG: Floats) -> Floats:
@@ -85,7 +83,7 @@ def _shrinkage_factor(rewards_PRG: Floats) -> Floats:
     mean = _mean_of_other_prompts(means, "shrinkage")
     between = _mean_of_other_prompts(means**2, "shrinkage") - mean**2
     # Rounding may leave a variance below zero.
-    return (prompts - 1) / prompts * divide_or_zero(noise, noise + between.clip(min=0))
+    return (prompts - 1) / prompts * divide(noise, noise + between.clip(min=0))
 
 
 def shrinkage(groups: Groups) -> Floats:
@@ -107,7 +105,7 @@ def _reciprocal_beta_density(means_PR: Floats) -> Floats:
     """1 / Beta(mu_x; 1 + a/3, 1 + b/3), (a, b) the moment fit; 0 if all means are equal."""
     mean_1R = means_PR.mean(0, keepdims=True)
     variance_1R = spread(means_PR, 0) ** 2
-    concentration = divide_or_zero(mean_1R * (1 - mean_1R), variance_1R) - 1
+    concentration = divide(mean_1R * (1 - mean_1R), variance_1R) - 1
     alpha = (1 + concentration * mean_1R / 3).clip(min=1)
     beta = (1 + concentration * (1 - mean_1R) / 3).clip(min=1)
     log_density = (

@@ -126,13 +126,3 @@ def spread(values: Floats, axes: Axes = -1, ddof: Ddof = 1) -> Floats:
     """
     squares = (deviations(values, axes) ** 2).sum(axis=axes, keepdims=True)
     return np.sqrt(squares / max(values.size // squares.size - ddof, 1))
-
-
-def divide_or_zero(values: Floats, by: Floats, eps: float = 0.0) -> Floats:
-    """Divide by `by + eps`; 0 where `by` is 0, whatever eps.
-
-    >>> divide_or_zero(np.array([1.0, 1.0]), np.array([2.0, 0.0]), eps=2.0).tolist()
-    [0.25, 0.0]
-    """
-    out = np.zeros(np.broadcast_shapes(values.shape, by.shape))
-    return np.divide(values, by + eps, out=out, where=by > 0)

@@ -35,7 +35,6 @@ from mse_lab.estimators.groups import (
     NonNegative,
     check_binary,
     deviations,
-    divide_or_zero,
     spread,
 )
 
@@ -52,7 +51,7 @@ def grpo_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> Float
     With rewards [1, 0, 0, 0] s = 1/2 and the weights are 3/2, -1/2, -1/2, -1/2.
     """
     rewards = groups.rewards_PRG
-    return divide_or_zero(deviations(rewards), spread(rewards, ddof=ddof), eps)
+    return divide(deviations(rewards), spread(rewards, ddof=ddof) + eps)
 
 
 def grpo_loo_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> Floats:
@@ -64,7 +63,7 @@ def grpo_loo_std(groups: Groups, *, eps: NonNegative = 0.0, ddof: Ddof = 1) -> F
 
     With rewards [1, 0, 0, 0] s = 1/2 and the weights are 2, -2/3, -2/3, -2/3.
     """
-    return divide_or_zero(grpo(groups), spread(groups.rewards_PRG, ddof=ddof), eps)
+    return divide(grpo(groups), spread(groups.rewards_PRG, ddof=ddof) + eps)
 
 
 def median(groups: Groups, *, eps: NonNegative = 1e-3) -> Floats:
@@ -103,7 +102,7 @@ def quantile(
     # 0.28 * 25 is 7.000000000000001: without the margin its ceiling would be 8.
     rank = math.ceil(level * rewards.shape[-1] - 1e-9)
     baseline = np.sort(rewards, axis=-1)[..., rank - 1 : rank]
-    return divide_or_zero(rewards - baseline, spread(rewards, ddof=ddof), eps)
+    return divide(rewards - baseline, spread(rewards, ddof=ddof) + eps)
 
 
 Attempts = Annotated[int, Field(ge=1, strict=True)]
@@ -120,7 +119,7 @@ def maxrl(groups: Groups, *, eps: NonNegative = 0.0) -> Floats:
     """
     rewards = groups.rewards_PRG
     check_binary(rewards, "maxrl")
-    return divide_or_zero(deviations(rewards), rewards.mean(-1, keepdims=True), eps)
+    return divide(deviations(rewards), rewards.mean(-1, keepdims=True) + eps)
 
 
 def pass_at_k(groups: Groups, *, k: Attempts = 2) -> Floats:

@@ -72,7 +72,6 @@ class Estimator:
 
     name: str  # As in the probe, with the parameters given there: `pass-at-k(k=4)`.
     weights: Callable[..., Floats]  # Groups -> weights w_i, (P, R, G).
-    source: str = ""  # Where it is defined.
     unbiased: bool = False  # Its mean is the gradient of the mean reward.
     # Its weights depend on the group's rewards and the prompt's value alone.
     reward_only: bool = False
@@ -92,15 +91,16 @@ class Estimator:
     code: str = ""  # Identity of a user's own function; empty for one of ours.
 
 
-_UNBIASED: Declarations = {"unbiased": True}
-# What the weights look at.
+# What the weights look at, and whether their mean is the gradient.
 _GROUP: Declarations = {"group_local": True}
 _REWARDS: Declarations = {"group_local": True, "reward_only": True}
-_LEARNS: Declarations = {"learns_baseline": True, **_UNBIASED, **_GROUP}
+_UNBIASED: Declarations = {"unbiased": True}
+_BASELINE: Declarations = {**_REWARDS, **_UNBIASED}
 # What they need.
 _PAIR: Declarations = {"smallest_group": 2}
 _BINARY_PAIR: Declarations = {"smallest_group": 2, "binary": True}
 _PROMPTS: Declarations = {"smallest_batch": 2}
+_PLUGGED_IN: Declarations = {**_GROUP, **_UNBIASED, **_PAIR}
 
 
 def _affine(given: Declarations) -> Declarations:
@@ -114,75 +114,33 @@ def _over_batch(given: Declarations) -> Declarations:
     return {"group_local": False, "smallest_group": 1, "smallest_batch": 2}
 
 
+def _pass_at_k(given: Declarations) -> Declarations:
+    return {"smallest_group": given["k"]} if "k" in given else {}
+
+
 _LIST = (
-    Estimator(
-        "vanilla",
-        vanilla,
-        "arXiv 2603.01162",
-        affine=(0.0, 0.0),
-        **_UNBIASED,
-        **_REWARDS,
-    ),
-    Estimator(
-        "oracle", oracle, "arXiv 2603.01162", **_UNBIASED, **_REWARDS, knows_value=True
-    ),
-    Estimator("best-constant", best_constant, "Greensmith et al. 2004", **_LEARNS),
-    Estimator(
-        "grpo",
-        grpo,
-        "arXiv 2603.01162",
-        affine=(0.0, 1.0),
-        **_UNBIASED,
-        **_REWARDS,
-        **_PAIR,
-    ),
-    Estimator("affine", affine, "ours", declare=_affine, **_UNBIASED, **_REWARDS),
-    Estimator(
-        "constant",
-        constant,
-        "Greensmith et al. 2004",
-        declare=_affine,
-        **_UNBIASED,
-        **_REWARDS,
-    ),
-    Estimator("centred", centred, "arXiv 2503.20783", **_REWARDS, **_PAIR),
-    Estimator("grpo-std", grpo_std, "arXiv 2402.03300", **_REWARDS, **_PAIR),
-    Estimator("grpo-loo-std", grpo_loo_std, "arXiv 2603.01162", **_REWARDS, **_PAIR),
-    Estimator("median", median, "arXiv 2601.22582", **_REWARDS, **_PAIR),
-    Estimator("quantile", quantile, "arXiv 2509.22611", **_REWARDS, **_PAIR),
-    Estimator(
-        "norm-weighted",
-        norm_weighted,
-        "after Greensmith et al. 2004",
-        declare=_over_batch,
-        **_UNBIASED,
-        **_GROUP,
-        **_PAIR,
-    ),
-    Estimator(
-        "best-constant-loo",
-        best_constant_loo,
-        "after Greensmith et al. 2004",
-        **_UNBIASED,
-        **_GROUP,
-        **_PAIR,
-    ),
-    Estimator("opo", opo, "arXiv 2505.23585", **_GROUP, **_PAIR),
-    Estimator("opo-loo", opo_loo, "after arXiv 2505.23585", **_UNBIASED, **_GROUP, **_PAIR),
-    Estimator("maxrl", maxrl, "arXiv 2602.02710", **_REWARDS, **_BINARY_PAIR),
-    Estimator(
-        "pass-at-k",
-        pass_at_k,
-        "after arXiv 2505.15201",
-        declare=lambda given: {"smallest_group": given["k"]} if "k" in given else {},
-        **_REWARDS,
-        **_BINARY_PAIR,
-    ),
-    Estimator("global-mean", global_mean, "a control", **_UNBIASED, **_PROMPTS),
-    Estimator("reinforce++", reinforce_plus_plus, "arXiv 2501.03262"),
-    Estimator("batch-std", batch_std, "arXiv 2508.08221", **_PAIR),
-    Estimator("shrinkage", shrinkage, "arXiv 2511.03710", **_UNBIASED, **_PAIR, **_PROMPTS),
-    Estimator("bnpo", bnpo, "arXiv 2506.02864", **_BINARY_PAIR, **_PROMPTS),
+    Estimator("vanilla", vanilla, affine=(0.0, 0.0), **_BASELINE),
+    Estimator("oracle", oracle, knows_value=True, **_BASELINE),
+    Estimator("best-constant", best_constant, learns_baseline=True, **_GROUP, **_UNBIASED),
+    Estimator("grpo", grpo, affine=(0.0, 1.0), **_BASELINE, **_PAIR),
+    Estimator("affine", affine, declare=_affine, **_BASELINE),
+    Estimator("constant", constant, declare=_affine, **_BASELINE),
+    Estimator("centred", centred, **_REWARDS, **_PAIR),
+    Estimator("grpo-std", grpo_std, **_REWARDS, **_PAIR),
+    Estimator("grpo-loo-std", grpo_loo_std, **_REWARDS, **_PAIR),
+    Estimator("median", median, **_REWARDS, **_PAIR),
+    Estimator("quantile", quantile, **_REWARDS, **_PAIR),
+    Estimator("norm-weighted", norm_weighted, declare=_over_batch, **_PLUGGED_IN),
+    Estimator("best-constant-loo", best_constant_loo, **_PLUGGED_IN),
+    Estimator("opo", opo, **_GROUP, **_PAIR),
+    Estimator("opo-loo", opo_loo, **_PLUGGED_IN),
+    Estimator("maxrl", maxrl, **_REWARDS, **_BINARY_PAIR),
+    Estimator("pass-at-k", pass_at_k, declare=_pass_at_k, **_REWARDS, **_BINARY_PAIR),
+    Estimator("global-mean", global_mean, **_UNBIASED, **_PROMPTS),
+    Estimator("reinforce++", reinforce_plus_plus),
+    Estimator("batch-std", batch_std, **_PAIR),
+    Estimator("shrinkage", shrinkage, **_UNBIASED, **_PAIR, **_PROMPTS),
+    Estimator("bnpo", bnpo, **_BINARY_PAIR, **_PROMPTS),
 )
 
 # Names that trainers and papers give to estimators which have another name here.
@@ -197,7 +155,6 @@ ESTIMATORS: dict[str, Estimator] = {estimator.name: estimator for estimator in _
 
 # What the entry of a user's own may say of it.
 _DECLARATIONS: dict[str, Any] = {
-    "source": str,
     **dict.fromkeys(("unbiased", "reward_only", "group_local"), StrictBool),
     **dict.fromkeys(("knows_value", "binary"), StrictBool),
     **dict.fromkeys(("smallest_group", "smallest_batch"), Positive),
