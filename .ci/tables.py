@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.mse.baseline import fit_at
-from mse_lab.mse.loss import Aim, find_aims
+from mse_lab.mse.loss import find_aims
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.results.tables import restore_moments
 from probes.studies.training_design import Arm, load_settings
@@ -115,8 +115,8 @@ def worth_of_the_baseline() -> Iterable[Row]:
         of_grpo = find_aims(prompts, "grpo", range(2, 129))
         best = min(of_grpo, key=lambda size: float(of_grpo[size].noise[0]))
         alone, eight = (fit_at(prompts, size) for size in (1, 8))
-        oracle = Aim.of_unbiased(prompts.samples, "oracle", 8)
-        vanilla = Aim.of_unbiased(prompts.samples, "vanilla", 1)
+        oracle = find_aims(prompts, "oracle", [8])[8]
+        vanilla = find_aims(prompts, "vanilla", [1])[1]
         base = float(of_grpo[8].noise[0])
         costs = [
             float(aim.noise[0]) / base

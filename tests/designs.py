@@ -14,7 +14,6 @@ from itertools import product
 import numpy as np
 from scipy import optimize
 
-from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.regime import aggregate_place
 from mse_lab.mse.rule import COMPARED_SIZES
@@ -332,8 +331,10 @@ def both_unlike():
 
 def regrets_of(design, sizes=range(2, 257)):
     """By how much each size costs more than the best of them, of GRPO-type."""
-    cost = mse_times_budget("grpo", Truth(design).constants, np.array(sizes))
-    return dict(zip(sizes, (cost / cost.min() - 1).tolist(), strict=True))
+    truth = Truth(design)
+    costs = {size: truth.cost(size) for size in sizes}
+    least = min(costs.values())
+    return {size: cost / least - 1 for size, cost in costs.items()}
 
 
 # The group size of the training that is judged: TRL's default.

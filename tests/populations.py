@@ -12,6 +12,7 @@ from mse_lab.config.training import DEFAULT
 from mse_lab.mse.constants import Constants, find_constants
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
 from simulated import Design, analysed, make_design
@@ -137,6 +138,16 @@ class ExactTable(PromptTable):
         )
 
 
+_ONE = _OneSample()
+
+
+def _alike(c2, c3, vanilla, gradient2):
+    """Moments of prompts that are all alike, with V = 1 and S = 1."""
+    weighted = (vanilla - c2 + 1) / 2
+    figures = (1.0, weighted, vanilla + gradient2, 1.0, c3 - gradient2, gradient2)
+    return Moments(*(np.full(60, figure) for figure in figures))
+
+
 class KnownTable(PromptTable):
     """A table whose constants are known exactly, whichever prompt is left out."""
 
@@ -145,6 +156,7 @@ class KnownTable(PromptTable):
         samples = Constants(*(np.array([figure]) for figure in figures))
         known = {"effective_prompts": math.inf, "size": math.inf, "bootstrap": None}
         known |= {"products_PP": np.zeros((60, 60)), "halves": (), "binary": True}
+        known |= {"moments": _alike(c2, c3, vanilla, gradient2), "prompt_samples": _ONE}
         self.__dict__ |= {"samples": samples, "half_samples": [], **known}
 
     def statistic(self, figure, *others):

@@ -24,7 +24,7 @@ from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.baseline import fit_at
-from mse_lab.mse.constants import Constants, mse_times_budget
+from mse_lab.mse.constants import Constants
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
@@ -178,7 +178,7 @@ class Truth:
 
     def cost(self, size: float, name: str = "grpo") -> float:
         """N x MSE."""
-        return float(mse_times_budget(name, self.constants, size).item())
+        return float(self.aim(name, size).noise.item())
 
     def costs(
         self, name: str, sizes: Iterable[int], over: int, completions: float = 0
@@ -207,8 +207,9 @@ class Truth:
 
     def aim(self, name: EstimatorEntry, size: int) -> Aim | None:
         """Where an estimator points in this population; None where no law says it."""
-        if name in ("grpo", "vanilla", "batch-mean", "best-constant"):
-            return Aim.of_unbiased(self.constants, name, size)
+        if name in ("batch-mean", "best-constant"):
+            within = getattr(self.constants, name.replace("-", "_"))
+            return Aim.of_unbiased(self.constants, within, size)
         of_trl = name == TRAINERS_DEFAULT or str(name).startswith("grpo-std(eps=0.0001")
         estimator = TRL if of_trl else find_estimator(name)
         if estimator.affine is not None:

@@ -36,15 +36,18 @@ from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.baseline import Baseline, fit_baseline
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import CONSTANT, GRPO_TYPE, Aim, find_aims, is_constant, without_batch
+from mse_lab.mse.loss import Aim, find_aims, is_constant, is_unbiased
 from mse_lab.mse.progress import progress, steps_ratio
 from mse_lab.mse.rule import SIZES, cheapest
 
 # Completions a step at which progress is said where N is unknown, and beside N.
 STEPS = (64, 256, 1024, 4096)
 
+# The name of a loss alone: the baseline of a large batch is its mean.
+BATCH_MEAN = "batch-mean"
+
 # Losses that settings of a trainer may compute.
-_NAMED: tuple[EstimatorEntry, ...] = ("grpo", TRAINERS_DEFAULT, "vanilla", "batch-mean")
+_NAMED: tuple[EstimatorEntry, ...] = ("grpo", TRAINERS_DEFAULT, "vanilla", BATCH_MEAN)
 
 _ONE = Estimate(1.0, 1.0, 1.0)
 
@@ -115,9 +118,8 @@ class Ladder:
 
         One that is biased has a direction only where ||g||^2 is significantly positive.
         """
-        table, kept = self.evidence.table, without_batch(entry)
-        unbiased = kept in CONSTANT or base_name(kept) in GRPO_TYPE
-        unbiased = unbiased or find_estimator(entry).unbiased
+        table = self.evidence.table
+        unbiased = is_unbiased(entry) or find_estimator(entry).unbiased
         known = unbiased or table.knows_gradient(self.evidence.level)
         return find_aims(table, entry, sizes) if known else {}
 
@@ -201,8 +203,8 @@ class Ladder:
 
         The oracle, which knows each prompt's value, stands beside what can be set.
         """
-        size, constants = self.evidence.question.present, self.evidence.table.samples
-        oracle = Aim.of_unbiased(constants, "oracle", size)
+        size = self.evidence.question.present
+        oracle = find_aims(self.evidence.table, "oracle", [size])[size]
         aims = {name: one.aim for name, one in self.settings.items()} | {"oracle": oracle}
         return {
             name: np.array([self.price(aim, at) for at in completions])
@@ -231,4 +233,4 @@ class Ladder:
 
 
 def _name(entry: EstimatorEntry) -> str:
-    return str(entry) if entry in CONSTANT else find_estimator(entry).name
+    return BATCH_MEAN if entry == BATCH_MEAN else find_estimator(entry).name

@@ -43,9 +43,8 @@ from mse_lab.estimators.baselines import grpo
 from mse_lab.estimators.groups import Groups
 from mse_lab.formatting import number, with_interval
 from mse_lab.mse.baseline import fit_at
-from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.intervals import Estimate, Statistic
-from mse_lab.mse.loss import Aim
+from mse_lab.mse.loss import find_aims
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_samples import mean_over_prompts
 from mse_lab.mse.replicates import Key, form_groups
@@ -285,7 +284,7 @@ def _group_means(run: Analysis, size: int = 8) -> Case:
     if run.pools.prompts < 3:
         return _open(GROUP_MEANS, FEW_PROMPTS)
     table, fit = run.table, fit_at(run.table, size)
-    oracle = Aim.of_unbiased(table.samples, "oracle", size)
+    oracle = find_aims(table, "oracle", [size])[size]
     first, second = (
         table.statistic(lambda _, one: one, aim.noise) for aim in (fit.aim, oracle)
     )
@@ -403,7 +402,8 @@ def theorem_7(run: Analysis) -> list[Case]:
         why = "c1 is not significantly positive, so G* has no upper bound here."
         return [Case(BEST, (), why, "undecided", shown)]
     constants, sizes = run.table.constants, run.compared_sizes
-    best = sizes[int(np.argmin(mse_times_budget("grpo", constants, np.array(sizes))))]
+    aims = find_aims(run.table, "grpo", sizes)
+    best = min(sizes, key=lambda size: float(aims[size].noise[0]))
     paper = float(np.sqrt(constants.c3.item() / constants.c1.item()))
     known = (
         f"{name} {with_interval(run.table.constant(name, run.level))}"

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
-import numpy as np
-
 from mse_lab.arrays import Floats
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_samples import raise_to_zero
@@ -53,6 +51,13 @@ POSITIVE_CONSTANTS = ("c2", "c3", "vanilla", "batch_mean", "best_constant")
 Mean = Callable[[Callable[[Moments], Floats]], Floats]
 
 
+def one_baseline(mean: Mean, baseline: Floats) -> Floats:
+    """E[A - 2 b B + b^2 S - ||g||^2] at one baseline b of all prompts, (S,)."""
+    vanilla = mean(lambda one: one.constant_baseline(0.0))
+    weighted, norm2 = mean(attrgetter("reward_norm2")), mean(attrgetter("norm2"))
+    return vanilla - 2 * baseline * weighted + baseline**2 * norm2
+
+
 def find_constants(mean: Mean, pairs: Floats, size: float) -> Constants:
     """Evaluate the constants of every sample of prompts, (S,), of `size` in all.
 
@@ -62,30 +67,12 @@ def find_constants(mean: Mean, pairs: Floats, size: float) -> Constants:
     """
     each = mean(attrgetter("gradient2"))
     gradient2 = pairs + (each - pairs) / size
-    value, vanilla = mean(attrgetter("value")), mean(lambda one: one.constant_baseline(0.0))
-    weighted, norm2 = mean(attrgetter("reward_norm2")), mean(attrgetter("norm2"))
     return Constants(
         c1=each - gradient2,
         c2=mean(attrgetter("trace_oracle")),
         c3=mean(attrgetter("zeta")),
-        vanilla=vanilla,
-        batch_mean=vanilla - 2 * value * weighted + value**2 * norm2,
+        vanilla=mean(lambda one: one.constant_baseline(0.0)),
+        batch_mean=one_baseline(mean, mean(attrgetter("value"))),
         best_constant=mean(attrgetter("trace_best")),
         gradient2=gradient2,
     )
-
-
-def mse_times_budget(
-    estimator: str, constants: Constants, group_size: Floats | float
-) -> Floats:
-    """N x MSE at a budget of N completions; c1 is 0 where its estimate is negative.
-
-    c1 G + c2 + c3 / (G-1) for `grpo`; for `vanilla`, `oracle`, `batch-mean` and
-    `best-constant` c1 G and the constant of that name.
-    """
-    size = np.asarray(group_size, dtype=float)
-    between = constants.nonnegative_c1 * size
-    if estimator == "grpo":
-        return between + constants.c2 + constants.c3 / (size - 1)
-    name = "c2" if estimator == "oracle" else estimator.replace("-", "_")
-    return np.asarray(between + getattr(constants, name))

@@ -65,12 +65,21 @@ def affine_law(
 
 
 # Moments and G -> the MSE, of estimators that are unbiased whatever the rewards.
-LAWS: dict[str, Callable[[Moments, int], Floats]] = {
+UnbiasedLaw = Callable[[Moments, int], Floats]
+
+LAWS: dict[str, UnbiasedLaw] = {
     "vanilla": partial(affine_law, 0.0, 0.0),
     "grpo": partial(affine_law, 0.0, 1.0),
     "oracle": lambda one, size: one.trace_oracle / size,
     "best-constant": lambda one, size: one.trace_best / size,
 }
+
+
+def unbiased_law(estimator: Estimator) -> UnbiasedLaw | None:
+    """Find the MSE of an estimator that is unbiased whatever the rewards, if known."""
+    if estimator.affine is not None:
+        return partial(affine_law, *estimator.affine)
+    return LAWS.get(estimator.name)
 
 
 # Completions beyond those of a group that a law takes: a polynomial's degree is G, and what
@@ -258,10 +267,8 @@ def find_law(
     None where it has none: its weights depend on lengths, norms, the value or other
     prompts, or rewards are not `binary`, each one of the two `values`.
     """
-    if estimator.affine is not None:
-        return _scaled(partial(affine_law, *estimator.affine), size, 1.0)
-    if estimator.name in LAWS:
-        return _scaled(LAWS[estimator.name], size, 1.0)
+    if mse := unbiased_law(estimator):
+        return _scaled(mse, size, 1.0)
     if estimator.name == "centred":
         return _scaled(LAWS["grpo"], size, (size - 1) / size)
     four_numbers = estimator.reward_only and estimator.group_local

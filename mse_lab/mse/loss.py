@@ -42,8 +42,8 @@ import numpy as np
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
-from mse_lab.mse.constants import Constants, mse_times_budget
-from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, affine_law
+from mse_lab.mse.constants import Constants, one_baseline
+from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, unbiased_law
 from mse_lab.mse.prompt_samples import raise_to_zero
 from mse_lab.mse.prompt_table import PromptTable
 
@@ -85,15 +85,10 @@ def _direction(
     )
 
 
-# Baselines that are one number for each prompt, or one for all prompts.
-CONSTANT = ("vanilla", "batch-mean", "best-constant")
-
-# GRPO-type's weights, and these up to a factor.
-GRPO_TYPE = ("grpo", "centred")
-
-# What divides by a number of a large batch, or subtracts it: one factor, or baseline.
-_OF_LARGE_BATCHES = {
-    "batch-std": "centred",
+# What divides by a number of a large batch, or subtracts it, or differs by a factor.
+_AS_GOOD_AS = {
+    "batch-std": "grpo",
+    "centred": "grpo",
     "reinforce++": "batch-mean",
     "global-mean": "batch-mean",
 }
@@ -122,23 +117,17 @@ class Aim(NamedTuple):
         return cls(noise, direction.mean_norm2, gradient2, cosine2, between)
 
     @classmethod
-    def of_unbiased(cls, constants: Constants, name: str, group_size: int) -> Self:
-        """Take the aim of GRPO-type, or of a constant baseline, by c1 to c3 and theirs."""
-        noise = mse_times_budget(name, constants, group_size)
-        return cls._unbiased(noise, constants, group_size)
+    def of_unbiased(cls, constants: Constants, within: Floats, group_size: int) -> Self:
+        """Take the aim of an unbiased estimator, by G times its mean MSE on a prompt."""
+        between = group_size * constants.nonnegative_c1
+        gradient2 = constants.gradient2
+        return cls(between + within, gradient2, gradient2, None, between)
 
     @classmethod
     def of_prompts(cls, table: PromptTable, mse_P: Floats, group_size: int) -> Self:
         """Take the aim of an unbiased estimator, by the MSE of a group of each prompt."""
-        constants = table.samples
-        own = table.prompt_samples.means(group_size * mse_P)
-        noise = group_size * constants.nonnegative_c1 + own
-        return cls._unbiased(noise, constants, group_size)
-
-    @classmethod
-    def _unbiased(cls, noise: Floats, constants: Constants, group_size: int) -> Self:
-        between = group_size * constants.nonnegative_c1
-        return cls(noise, constants.gradient2, constants.gradient2, None, between)
+        within = table.prompt_samples.means(group_size * mse_P)
+        return cls.of_unbiased(table.samples, within, group_size)
 
     @property
     def in_epochs(self) -> Self:
@@ -154,25 +143,25 @@ class Aim(NamedTuple):
         return divide(needed, self.cosine2, LARGEST)
 
 
-def without_batch(entry: EstimatorEntry) -> EstimatorEntry:
-    """Leave out what an estimator takes from the whole batch: it is nearly constant.
+def up_to_a_factor(entry: EstimatorEntry) -> EstimatorEntry:
+    """Name what points alike, as noisy: what it takes of a large batch is constant.
 
-    >>> without_batch({"name": "batch-std", "eps": 1e-4, "length": "token-batch"})
-    'centred'
+    >>> up_to_a_factor({"name": "batch-std", "eps": 1e-4, "length": "token-batch"})
+    'grpo'
     """
     if isinstance(entry, str):
-        return _OF_LARGE_BATCHES.get(entry, entry)
+        return _AS_GOOD_AS.get(entry, entry)
     kept = {key: value for key, value in entry.items() if value != "token-batch"}
     name = str(kept["name"])
-    if name in _OF_LARGE_BATCHES and "length" not in kept:
-        return _OF_LARGE_BATCHES[name]
+    if name in _AS_GOOD_AS and "length" not in kept:
+        return _AS_GOOD_AS[name]
     return name if [*kept] == ["name"] else kept
 
 
-def _over_batch(entry: EstimatorEntry) -> str | None:
-    """Name the weight by which an estimator averages all rewards of a batch, if it does."""
-    if isinstance(entry, str) or entry["name"] != "norm-weighted":
-        return None
+def _weight_over_batch(entry: EstimatorEntry) -> str | None:
+    """Name the weight by which a baseline averages all rewards of a batch, if it does."""
+    if isinstance(entry, str):
+        return "equal" if entry == "batch-mean" else None
     whole = entry.get("over") == "batch" and "length" not in entry
     return str(entry.get("weight", "score")) if whole else None
 
@@ -183,23 +172,24 @@ def is_constant(entry: EstimatorEntry) -> bool:
     >>> is_constant("batch-mean"), is_constant({"name": "constant", "alpha": 0.2})
     (True, True)
     """
-    kept = without_batch(entry)
-    if kept in CONSTANT or _over_batch(kept):
+    kept = up_to_a_factor(entry)
+    if _weight_over_batch(kept):
         return True
-    coefficients = find_estimator(kept).affine
-    return coefficients is not None and not coefficients[1]
+    estimator = find_estimator(kept)
+    coefficients = estimator.affine
+    return estimator.learns_baseline or (coefficients is not None and not coefficients[1])
 
 
 def is_unbiased(entry: EstimatorEntry) -> bool:
-    """Whether a loss points along g, up to a factor, whatever the prompts.
+    """Whether a loss has a law for any rewards, and points along g, up to a factor.
 
     >>> is_unbiased("centred"), is_unbiased("grpo-std")
     (True, False)
     """
-    kept = without_batch(entry)
-    if kept in CONSTANT or kept in GRPO_TYPE or _over_batch(kept):
+    kept = up_to_a_factor(entry)
+    if _weight_over_batch(kept):
         return True
-    return find_estimator(kept).affine is not None
+    return unbiased_law(find_estimator(kept)) is not None
 
 
 def find_aims(
@@ -215,54 +205,46 @@ def find_aims(
     Returns:
         Aims by size; none where it has no law.
     """
-    entry, constants = without_batch(entry), table.samples
-    if entry in CONSTANT:
-        return {size: Aim.of_unbiased(constants, str(entry), size) for size in sizes}
-    if weight := _over_batch(entry):
-        return _aims_over_batch(table, weight, sizes)
+    entry, constants = up_to_a_factor(entry), table.samples
+    if weight := _weight_over_batch(entry):
+        within = _within_over_batch(table, weight)
+        if within is None:
+            return {}
+        return {size: Aim.of_unbiased(constants, within, size) for size in sizes}
     estimator = find_estimator(entry)
     sizes = [size for size in sizes if size >= estimator.smallest_group]
-    if estimator.name in GRPO_TYPE:
-        return {size: Aim.of_unbiased(constants, "grpo", size) for size in sizes}
-    if (two := estimator.affine) is not None:
+    if law := unbiased_law(estimator):
         return {
-            size: Aim.of_prompts(table, affine_law(*two, table.moments, size), size)
-            for size in sizes
+            size: Aim.of_prompts(table, law(table.moments, size), size) for size in sizes
         }
-    directions = law_directions(table, estimator, sizes)
+    found = {size: _direction_at(table, estimator, size) for size in sizes}
     return {
-        size: Aim.of(direction, constants, size) for size, direction in directions.items()
+        size: Aim.of(direction, constants, size)
+        for size, direction in found.items()
+        if direction is not None
     }
 
 
-def _aims_over_batch(
-    table: PromptTable, weight: str, sizes: Sequence[int]
-) -> dict[int, Aim]:
-    """Find the aims of one baseline E[Z s] / E s, as a large batch gives it."""
+def _within_over_batch(table: PromptTable, weight: str) -> Floats | None:
+    """G times the mean MSE at one baseline E[Z s] / E s, as a large batch gives it."""
+    if weight == "equal":
+        return table.samples.batch_mean
     if weight not in _WEIGHTS:
-        return {}
+        return None
     mean, moments = table.prompt_samples.means, table.moments
     weights = [getattr(moments, name) + 0 * moments.norm2 for name in _WEIGHTS[weight]]
     by, rewarded = map(mean, weights)
     if np.isnan(by).any():
-        return {}
-    baseline, constants = divide(rewarded, by), table.samples
-    norm2, weighted = mean(moments.norm2), mean(moments.reward_norm2)
-    own = constants.vanilla - 2 * baseline * weighted + baseline**2 * norm2
-    gradient2, between = constants.gradient2, constants.nonnegative_c1
-    return {size: Aim(size * between + own, gradient2, gradient2, None) for size in sizes}
+        return None
+    return one_baseline(lambda moment: mean(moment(moments)), divide(rewarded, by))
 
 
-def law_directions(
-    table: PromptTable, estimator: Estimator, sizes: Sequence[int]
-) -> dict[int, Direction]:
-    """Find directions of an estimator of the rewards alone where they are known."""
+def _direction_at(table: PromptTable, estimator: Estimator, size: int) -> Direction | None:
+    """Find where an estimator of the rewards alone points, where that is known."""
     kept: dict[tuple[Estimator, int], Direction | None] = table.kept
-    for size in sizes:
-        if (estimator, size) not in kept:
-            kept[estimator, size] = _law_direction(table, estimator, size)
-    aims = {size: kept[estimator, size] for size in sizes}
-    return {size: one for size, one in aims.items() if one is not None}
+    if (estimator, size) not in kept:
+        kept[estimator, size] = _law_direction(table, estimator, size)
+    return kept[estimator, size]
 
 
 def _law_direction(table: PromptTable, estimator: Estimator, size: int) -> Direction | None:
@@ -293,7 +275,7 @@ def completions_needed(entry: EstimatorEntry | None, size: int) -> int:
     """
     if entry is None or is_unbiased(entry):
         return 0
-    takes_rewards = _takes_rewards_alone(find_estimator(without_batch(entry)))
+    takes_rewards = _takes_rewards_alone(find_estimator(up_to_a_factor(entry)))
     return size + MORE_THAN_A_GROUP if takes_rewards else 0
 
 

@@ -42,12 +42,11 @@ from mse_lab.mse.bounds import (
 )
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import (
-    GRPO_TYPE,
-    Aim,
     costs_of_loss,
+    find_aims,
     is_bracketed,
     is_unbiased,
-    without_batch,
+    up_to_a_factor,
 )
 from mse_lab.mse.prompt_table import PromptTable
 
@@ -230,11 +229,7 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     GRPO-type up to a factor, both are one.
     """
     entry, present, completions = question.estimator, question.present, question.completions
-    aims = {
-        size: Aim.of_unbiased(table.samples, "grpo", size)
-        for size in question.compared
-        if size > 1
-    }
+    aims = find_aims(table, "grpo", question.compared)
     grpo, limit = (
         {size: aim.cost(some) for size, aim in aims.items()} for some in (completions, 0.0)
     )
@@ -243,8 +238,7 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     knows_gradient = table.knows_gradient(question.level)
     of_two_values = table.binary or table.values is not None
     known = not completions or knows_gradient
-    kept = None if entry is None else without_batch(entry)
-    if kept in GRPO_TYPE:
+    if entry is not None and up_to_a_factor(entry) == "grpo":
         return Prices(other, other, True, known, baselines)
     loss = None
     if entry is not None and (is_unbiased(entry) or knows_gradient):

@@ -19,8 +19,8 @@ from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT, fits, read_training
 from mse_lab.errors import InputError
 from mse_lab.mse.bounds import bound_ratios
-from mse_lab.mse.constants import mse_times_budget
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.loss import find_aims
 from mse_lab.mse.rule import price_rungs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
@@ -143,10 +143,10 @@ def test_hand_arithmetic():
     known = KnownTable(1.0, 2.0, 9.0, 5.0, 1.0)
     assert known.best_group_size(LEVEL) == pytest.approx((4, 4, 4))
     # N MSE at G = 4: 1 * 4 + 2 + 9/3 = 9 and 4 + 5 = 9; a negative c1 counts as zero.
-    assert mse_times_budget("grpo", known.constants, 4) == 9
-    assert mse_times_budget("vanilla", known.constants, 4) == 9
+    assert find_aims(known, "grpo", [4])[4].noise == 9
+    assert find_aims(known, "vanilla", [4])[4].noise == 9
     negative = KnownTable(-1.0, 2.0, 9.0, 5.0, 1.0)
-    assert mse_times_budget("grpo", negative.constants, 4) == 5
+    assert find_aims(negative, "grpo", [4])[4].noise == 5
     assert negative.best_group_size(LEVEL).value == math.inf
 
     class Known:
