@@ -159,8 +159,8 @@ class KnownTable(PromptTable):
         known |= {"moments": _alike(c2, c3, vanilla, gradient2), "prompt_samples": _ONE}
         self.__dict__ |= {"samples": samples, "half_samples": [], **known}
 
-    def statistic(self, figure, *others):
-        return Statistic(float(figure(self.constants, *others).item()), {}, {})
+    def statistic(self, figure):
+        return Statistic(float(self._evaluate(figure).item()), {}, {})
 
     contributions = statistic
 

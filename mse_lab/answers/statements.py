@@ -285,9 +285,7 @@ def _group_means(run: Analysis, size: int = 8) -> Case:
         return _open(GROUP_MEANS, FEW_PROMPTS)
     table, fit = run.table, fit_at(run.table, size)
     oracle = find_aims(table, "oracle", [size])[size]
-    first, second = (
-        table.statistic(lambda _, one: one, aim.noise) for aim in (fit.aim, oracle)
-    )
+    first, second = (table.statistic(aim.noise) for aim in (fit.aim, oracle))
     affine = ratio("affine/oracle", first, second, run.level)
     remark = f"At G = {size}, alpha = {fit.alpha}, lambda = {fit.lam}, by the law."
     return Case(GROUP_MEANS, (affine,), remark)

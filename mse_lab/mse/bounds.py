@@ -130,9 +130,7 @@ class _Seen(NamedTuple):
     @classmethod
     def of_costs(cls, table: PromptTable, costs: Mapping[Rung, Floats]) -> Self:
         """Take the costs of any loss; a set counts as drawn from more."""
-        statistics = [
-            table.contributions(lambda _, one: one, cost) for cost in costs.values()
-        ]
+        statistics = [table.contributions(cost) for cost in costs.values()]
         count = len(statistics)
         return cls(
             np.array([statistic.value for statistic in statistics]),

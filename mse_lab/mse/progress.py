@@ -36,7 +36,7 @@ def noise_scale(table: PromptTable, aim: Aim, level: float) -> Estimate:
     Without an upper end where ||g||^2 is not measurably positive.
     """
     inverse = divide(aim.signal, aim.noise)
-    return falling(table.estimate(lambda _, one: one, level, inverse), -1)
+    return falling(table.estimate(inverse, level), -1)
 
 
 def progress(table: PromptTable, aim: Aim, completions: float, level: float) -> Estimate:
@@ -47,7 +47,7 @@ def progress(table: PromptTable, aim: Aim, completions: float, level: float) -> 
         return Estimate(*(completions / (completions + end) for end in ends))
     ratio = divide(aim.noise, completions * aim.signal, LARGEST)
     share = divide(aim.cosine2, 1 + ratio)
-    shares = table.estimate(lambda _, one: one, level, share)
+    shares = table.estimate(share, level)
     return Estimate(*(min(max(one, 0.0), 1.0) for one in shares))
 
 
@@ -55,7 +55,7 @@ def ratio_of_costs(table: PromptTable, top: Floats, base: Floats, level: float) 
     """Estimate the ratio of two costs, paired over the prompts; infinite: no bound."""
     # A cost that is not positive, as of a sample of prompts, tells nothing of the ratio.
     efficiency = np.clip(divide(base, top, LARGEST), 0, LARGEST)
-    share = table.estimate_positive(lambda _, one: one, level, efficiency)
+    share = table.estimate_positive(efficiency, level)
     ends = (share.value, share.high, share.low)
     return Estimate(*(1 / end if end > 0 else math.inf for end in ends))
 
@@ -99,13 +99,13 @@ def step_size_ratio(
     """
     errors = [aim.noise / completions for aim, completions in (old, new)]
     signals = [aim.signal for aim, _ in (old, new)]
-    limit = table.estimate_positive(lambda _, one: one, level, divide(*errors))
+    limit = table.estimate_positive(divide(*errors), level)
     # An error that is not above its noise may be estimated below zero, a ratio with it.
     low, high = min(max(limit.low, 0.0), 1.0), max(limit.high, 1.0)
     second = [
         error + raise_to_zero(signal) for error, signal in zip(errors, signals, strict=True)
     ]
-    ratio = table.estimate_positive(lambda _, one: one, level, divide(*second))
+    ratio = table.estimate_positive(divide(*second), level)
     if table.knows_gradient(level):
         low, high = max(ratio.low, low), min(ratio.high, high)
     power = 0.5 if adam else 1.0

@@ -51,8 +51,8 @@ from mse_lab.mse.two_stage import (
 )
 from mse_lab.mse.whole_gradient import gradient2_of_all, noise_of_all
 
-# A function of the constants, and of other numbers of the same samples of prompts.
-Figure = Callable[..., Floats]
+# A function of the constants, or any numbers of the samples of prompts, (S,).
+Figure = Callable[[Constants], Floats] | Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,44 +182,47 @@ class PromptTable:
             (count_carriers(parts_P) for parts_P in carried if parts_P.any()), default=1.0
         )
 
-    def contributions(self, figure: Figure, *others: Any) -> Statistic:
-        """Evaluate a figure, with what each prompt, drawn at random, contributes to it.
+    def _evaluate(self, figure: Figure) -> Floats:
+        return figure(self.samples) if callable(figure) else figure
 
-        `others` are further arguments of the figure, (S,).
-        """
-        return jackknife(figure(self.samples, *others), self.prompts)
+    def contributions(self, figure: Figure) -> Statistic:
+        """Evaluate a figure, with what each prompt, drawn at random, contributes to it."""
+        return jackknife(self._evaluate(figure), self.prompts)
 
-    def statistic(self, figure: Figure, *others: Any) -> Statistic:
+    def statistic(self, figure: Figure) -> Statistic:
         """Evaluate a figure, with what each prompt contributes to it, by two stages.
 
-        With `others` (see `contributions`) it counts as one of a larger distribution, whose
-        variance is no smaller.
+        Any numbers count as those of a larger distribution, whose variance is no smaller.
         """
-        whole = self.contributions(figure, *others)
-        noises = [] if others else noises_of(figure, self.half_samples)
+        whole = self.contributions(figure)
+        noises = noises_of(figure, self.half_samples) if callable(figure) else []
         return in_two_stages(whole, noises, self.share)
 
-    def estimate(self, figure: Figure, level: float, *others: Any) -> Estimate:
+    def estimate(self, figure: Figure, level: float) -> Estimate:
         """Estimate a figure, with an interval that is symmetric about it.
 
         The bootstrap's interval is that of the percentiles, here and below.
         """
         if self.bootstrap:
-            value, *_ = samples = figure(self.samples, *others)
+            value, *_ = samples = self._evaluate(figure)
             draws = samples[1 + self.prompts :]
             return Estimate(float(value), *percentiles(draws, level))
-        statistic = self.statistic(figure, *others)
+        statistic = self.statistic(figure)
         return statistic.interval(level, most_degrees=self.effective_prompts)
 
-    def estimate_positive(self, figure: Figure, level: float, *others: Any) -> Estimate:
+    def estimate_positive(self, figure: Figure, level: float) -> Estimate:
         """Estimate a positive figure, with an interval symmetric in its logarithm.
 
         Where the figure of all prompts, or of all but one, is not positive: as `estimate`.
         """
-        halves = [] if others else [figure(one).min() for one, _ in self.half_samples]
-        if self.bootstrap or min(figure(self.samples, *others).min(), *halves, 1) <= 0:
-            return self.estimate(figure, level, *others)
-        logs = self.estimate(lambda *each: np.log(figure(*each)), level, *others)
+        values = [self._evaluate(figure)]
+        if callable(figure):
+            values += [figure(one) for one, _ in self.half_samples]
+        if self.bootstrap or min(one.min() for one in values) <= 0:
+            return self.estimate(figure, level)
+        logs = self.estimate(
+            (lambda one: np.log(figure(one))) if callable(figure) else np.log(figure), level
+        )
         return Estimate(*(math.exp(min(end, LARGEST_LOG)) for end in logs))
 
     def constant(self, name: str, level: float) -> Estimate:

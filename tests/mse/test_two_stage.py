@@ -80,7 +80,7 @@ def test_the_variance_has_two_stages(design, prompts):
     expected = (1 - share) * whole.error**2 + share * (noise_P**2).sum()
     assert known.statistic(figure).error ** 2 == pytest.approx(expected)
     assert 0 < (noise_P**2).sum() < whole.error**2
-    more = known.statistic(lambda constants, one: constants.c3 * one, 1.0)
+    more = known.statistic(known.samples.c3)
     assert more.error == pytest.approx(whole.error)
 
 
