@@ -143,8 +143,9 @@ def on_the_line(value_P):
     """Shrink right completions' scores until vanilla's MSE is the oracle's: b* = V/2."""
 
     def apart(right):
-        place = aggregate_place(make_prompts(3, value_P, right=right, shared=1.0).moments())
-        return place.best_baseline / place.value - 0.5
+        prompts = make_prompts(3, value_P, right=right, shared=1.0)
+        value, best = aggregate_place(prompts.moments())
+        return best / value - 0.5
 
     right = optimize.brentq(apart, 0.05, 3.0, xtol=1e-4)
     return make_prompts(3, value_P, right=right, shared=1.0)

@@ -28,9 +28,9 @@ from mse_lab.mse.constants import Constants
 from mse_lab.mse.decomposition import Between, Decomposition, aggregate
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
-from mse_lab.mse.loss import Aim, Direction
+from mse_lab.mse.loss import Aim
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.regime import Place, Regime, aggregate_place, norm_ratio, oracle_gain
+from mse_lab.mse.regime import Regime, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
 from mse_lab.results.tables import interval_heads
 from simulated import Design
@@ -123,7 +123,7 @@ class Truth:
         mse_P = law.second - (2 * law.slope - 1) * self.moments.gradient2
         products = gradient_PD @ gradient_PD.T
         between = Between(products, np.zeros_like(products))
-        return aggregate(mse_P, law.slope, self.moments.gradient2, between)
+        return aggregate(mse_P, law.slope, self.moments.gradient2, between, law.slope)
 
     def _law(self, estimator: Estimator, size: int):
         return find_law(estimator, size, binary=self.binary)(self.moments)
@@ -158,19 +158,6 @@ class Truth:
         }
         return Constants(**{name: np.array([one]) for name, one in found.items()})
 
-    def direction(self, estimator: Estimator, size: int) -> Direction:
-        """Where an estimator points over this population."""
-        (second_P, mean_PD) = self._means(estimator, size)
-        gradient_PD = self.design.gradient_PD
-        mean, norms2 = mean_PD.mean(0), (mean_PD**2).sum(-1)
-        inner2 = (mean @ gradient_PD.mean(0)) ** 2
-        return Direction(
-            mean_norm2=mean @ mean,
-            cosine2=inner2 / (mean @ mean) / self.constants.gradient2.item(),
-            between=norms2.mean() - mean @ mean,
-            within=(second_P - norms2).mean(),
-        )
-
     @property
     def best_size(self) -> float:
         """G*, which costs GRPO-type the least."""
@@ -190,7 +177,7 @@ class Truth:
         }
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> tuple[float, float]:
         """V and b* of this population."""
         return aggregate_place(self.moments)
 
@@ -216,8 +203,14 @@ class Truth:
             return self.affine_aim(*estimator.affine, size)
         if not self._is_known(estimator, size):
             return None
-        direction = self.direction(estimator, size)
-        return Aim(*map(np.atleast_1d, Aim.of(direction, self.constants, size)))
+        (second_P, mean_PD) = self._means(estimator, size)
+        gradient, gradient2 = self.design.gradient_PD.mean(0), self.constants.gradient2
+        mean, norms2 = mean_PD.mean(0), (mean_PD**2).sum(-1)
+        signal, between = mean @ mean, size * (norms2.mean() - mean @ mean)
+        noise = between + size * (second_P - norms2).mean()
+        cosine2 = (mean @ gradient) ** 2 / (signal * gradient2)
+        figures = (noise, signal, gradient2, cosine2, between)
+        return Aim(*map(np.atleast_1d, figures))
 
     def affine_aim(self, alpha: float, lam: float, size: int) -> Aim:
         """By E||g_hat||^2 of a group at the baseline alpha + lam m."""
@@ -310,9 +303,7 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
         true = truth.price(one.estimator, one.group_size, advice)
         yield Answer("price", one.estimator, one.cost, true)
     yield from of_ladder(advice, truth)
-    yield Answer(
-        "b* of the run", "", advice.regime.best_baseline, truth.place.best_baseline
-    )
+    yield Answer("b* of the run", "", advice.regime.best_baseline, truth.place[1])
     yield Answer("rho of the run", "", advice.regime.rho, truth.rho)
 
 

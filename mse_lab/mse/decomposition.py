@@ -98,7 +98,7 @@ def aggregate(
     slope_P: Floats,
     gradient2_P: Floats,
     between: Between,
-    slope_alone_P: Floats | None = None,
+    slope_alone_P: Floats,
 ) -> Decomposition:
     """Decompose the aggregate's MSE, for u(x) = slope(x) g(x).
 
@@ -110,10 +110,9 @@ def aggregate(
         slope_P: slope(x), (..., P), unbiased times rbar.
         gradient2_P: ||g(x)||^2, (..., P).
         between: The products between prompts.
-        slope_alone_P: slope(x), unbiased times <r_A, r_B>; the former where V is known.
+        slope_alone_P: slope(x), unbiased times <r_A, r_B>.
     """
     count = gradient2_P.shape[-1] ** 2
-    slope_alone_P = slope_P if slope_alone_P is None else slope_alone_P
     with_itself = with_one = whole = between.whole
     if not (slope_P == 1).all():
         with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))

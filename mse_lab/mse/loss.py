@@ -47,44 +47,6 @@ from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, unbiased_law
 from mse_lab.mse.prompt_samples import raise_to_zero
 from mse_lab.mse.prompt_table import PromptTable
 
-
-class Direction(NamedTuple):
-    """Where an estimator points over random prompts; arrays over samples of prompts."""
-
-    mean_norm2: Floats  # ||hbar||^2.
-    cosine2: Floats  # Squared cosine of hbar with E g(X).
-    # E||h(X) - hbar||^2, what only more prompts reduce; raised to zero as
-    # `Constants.nonnegative_c1`.
-    between: Floats
-    within: Floats  # E[tr Var(g_hat | X)] of one group.
-
-    @property
-    def noise(self) -> Floats:
-        """B times the variance of a batch of B groups."""
-        return self.between + self.within
-
-
-def find_direction(table: PromptTable, slope_P: Floats, within_P: Floats) -> Direction:
-    """Estimate where an estimator points, by its slope and noise on each prompt, (S,)."""
-    mean_norm2 = table.mean_products(slope_P, slope_P)
-    inner = table.mean_products(slope_P, np.ones_like(slope_P))
-    return _direction(table, mean_norm2, inner, slope_P**2 * table.gradient2_P, within_P)
-
-
-def _direction(
-    table: PromptTable, mean_norm2: Floats, inner: Floats, norm2_P: Floats, within_P: Floats
-) -> Direction:
-    """By ||hbar||^2, <hbar, g>, (S,), and by each prompt's ||h(x)||^2 and noise."""
-    samples, ones = table.prompt_samples, np.ones_like(norm2_P)
-    norms2 = mean_norm2 * table.mean_products(ones, ones)
-    return Direction(
-        mean_norm2=mean_norm2,
-        cosine2=samples.without_bias(divide(inner**2, norms2)),
-        between=raise_to_zero(samples.means(norm2_P) - mean_norm2),
-        within=samples.means(within_P),
-    )
-
-
 # What divides by a number of a large batch, or subtracts it, or differs by a factor.
 _AS_GOOD_AS = {
     "batch-std": "grpo",
@@ -110,13 +72,6 @@ class Aim(NamedTuple):
     between: Floats | float = 0.0  # What whole epochs cancel of the noise: that of prompts.
 
     @classmethod
-    def of(cls, direction: Direction, constants: Constants, group_size: int) -> Self:
-        """Take the aim of a direction in groups of a size."""
-        noise, between = group_size * direction.noise, group_size * direction.between
-        gradient2, cosine2 = constants.gradient2, direction.cosine2
-        return cls(noise, direction.mean_norm2, gradient2, cosine2, between)
-
-    @classmethod
     def of_unbiased(cls, constants: Constants, within: Floats, group_size: int) -> Self:
         """Take the aim of an unbiased estimator, by G times its mean MSE on a prompt."""
         between = group_size * constants.nonnegative_c1
@@ -128,6 +83,33 @@ class Aim(NamedTuple):
         """Take the aim of an unbiased estimator, by the MSE of a group of each prompt."""
         within = table.prompt_samples.means(group_size * mse_P)
         return cls.of_unbiased(table.samples, within, group_size)
+
+    @classmethod
+    def of_slopes(
+        cls, table: PromptTable, slope_P: Floats, within_P: Floats, group_size: int
+    ) -> Self:
+        """Take the aim of an estimator, by its slope and noise on each prompt."""
+        mean_norm2 = table.mean_products(slope_P, slope_P)
+        inner = table.mean_products(slope_P, np.ones_like(slope_P))
+        norm2_P = slope_P**2 * table.gradient2_P
+        return cls.of_means(table, mean_norm2, inner, norm2_P, within_P, group_size)
+
+    @classmethod
+    def of_means(
+        cls,
+        table: PromptTable,
+        mean_norm2: Floats,
+        inner: Floats,
+        norm2_P: Floats,
+        within_P: Floats,
+        group_size: int,
+    ) -> Self:
+        """By ||hbar||^2, <hbar, g>, (S,), and by each prompt's ||h(x)||^2 and noise."""
+        samples, gradient2 = table.prompt_samples, table.samples.gradient2
+        cosine2 = samples.without_bias(divide(inner**2, mean_norm2 * gradient2))
+        between = raise_to_zero(samples.means(norm2_P) - mean_norm2)
+        noise = group_size * (between + samples.means(within_P))
+        return cls(noise, mean_norm2, gradient2, cosine2, group_size * between)
 
     @property
     def in_epochs(self) -> Self:
@@ -205,24 +187,20 @@ def find_aims(
     Returns:
         Aims by size; none where it has no law.
     """
-    entry, constants = up_to_a_factor(entry), table.samples
+    entry = up_to_a_factor(entry)
     if weight := _weight_over_batch(entry):
         within = _within_over_batch(table, weight)
         if within is None:
             return {}
-        return {size: Aim.of_unbiased(constants, within, size) for size in sizes}
+        return {size: Aim.of_unbiased(table.samples, within, size) for size in sizes}
     estimator = find_estimator(entry)
     sizes = [size for size in sizes if size >= estimator.smallest_group]
     if law := unbiased_law(estimator):
         return {
             size: Aim.of_prompts(table, law(table.moments, size), size) for size in sizes
         }
-    found = {size: _direction_at(table, estimator, size) for size in sizes}
-    return {
-        size: Aim.of(direction, constants, size)
-        for size, direction in found.items()
-        if direction is not None
-    }
+    found = {size: _aim_at(table, estimator, size) for size in sizes}
+    return {size: aim for size, aim in found.items() if aim is not None}
 
 
 def _within_over_batch(table: PromptTable, weight: str) -> Floats | None:
@@ -239,25 +217,25 @@ def _within_over_batch(table: PromptTable, weight: str) -> Floats | None:
     return one_baseline(lambda moment: mean(moment(moments)), divide(rewarded, by))
 
 
-def _direction_at(table: PromptTable, estimator: Estimator, size: int) -> Direction | None:
+def _aim_at(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
     """Find where an estimator of the rewards alone points, where that is known."""
-    kept: dict[tuple[Estimator, int], Direction | None] = table.kept
+    kept: dict[tuple[Estimator, int], Aim | None] = table.kept
     if (estimator, size) not in kept:
-        kept[estimator, size] = _law_direction(table, estimator, size)
+        kept[estimator, size] = _aim_by_law(table, estimator, size)
     return kept[estimator, size]
 
 
-def _law_direction(table: PromptTable, estimator: Estimator, size: int) -> Direction | None:
+def _aim_by_law(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
     moments, law = table.moments, table.find_law(estimator, size)
     if size < max(estimator.smallest_group, 2):
         return None
     if law is None:
-        return _direction_by_subgroups(table, estimator, size)
+        return _aim_by_subgroups(table, estimator, size)
     if isinstance(law, BinaryLaw) and not law.knows_mean(moments):
         return None
     mean = law(moments)
     noise_P = mean.second - mean.slope**2 * moments.gradient2
-    return find_direction(table, mean.slope, noise_P)
+    return Aim.of_slopes(table, mean.slope, noise_P, size)
 
 
 def _takes_rewards_alone(estimator: Estimator) -> bool:
@@ -279,10 +257,8 @@ def completions_needed(entry: EstimatorEntry | None, size: int) -> int:
     return size + MORE_THAN_A_GROUP if takes_rewards else 0
 
 
-def _direction_by_subgroups(
-    table: PromptTable, estimator: Estimator, size: int
-) -> Direction | None:
-    """Find a direction by few completions of graded rewards."""
+def _aim_by_subgroups(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
+    """Find an aim by few completions of graded rewards."""
     if not _takes_rewards_alone(estimator) or estimator.binary or table.drawn is None:
         return None
     figures, samples = table.drawn.figures_of_loss(estimator, size), table.prompt_samples
@@ -290,12 +266,13 @@ def _direction_by_subgroups(
         return None
     mean_norm2 = samples.mean_of_pairs(figures.products_P, figures.products_P)
     inner = samples.mean_of_pairs(figures.with_gradients_P, figures.of_gradients_P)
-    return _direction(
+    return Aim.of_means(
         table,
         table.with_squares(mean_norm2, figures.norm2_P),
         table.with_squares(inner, figures.inner_P),
         figures.norm2_P,
         figures.second_P - figures.norm2_P,
+        size,
     )
 
 

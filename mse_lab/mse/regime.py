@@ -25,7 +25,7 @@ interval of b* is that of q V, with the noise of V besides.
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -78,30 +78,17 @@ def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:
     return value / 2 + (1 - value) / (2 * (group_size - 1))
 
 
-class Place(NamedTuple):
-    """V and b* of an aggregate, for which b* > V/2 where the oracle beats vanilla.
+def aggregate_place(moments: Moments) -> tuple[float, float]:
+    """Compute V and b* of an aggregate, for which b* > V/2 where the oracle beats vanilla.
 
-    They are numbers, or arrays for several aggregates. With means over prompts weighted by
-    S, V is the root of the mean V^2, and b* is the mean V b* over that root: then the mean
-    of V S (2 b* - V) is its value at this V and b* and the mean S.
+    With means over prompts weighted by S, V is the root of the mean V^2, and b* is the mean
+    V b* over that root: then the mean of V S (2 b* - V) is its value at this V and b* and
+    the mean S. NaN where no prompt has a value and a score.
     """
-
-    value: Any
-    best_baseline: Any
-
-
-def places_of(value2_norm2: Any, value_reward_norm2: Any, norm2: Any) -> Place:
-    """Compute V and b* from means or sums of V^2 S, V B and S; NaN where V is zero."""
-    value2 = divide(value2_norm2, norm2, otherwise=math.nan)
-    value = np.sqrt(np.where(value2 > 0, value2, math.nan))
-    return Place(value, divide(value_reward_norm2, value * norm2, otherwise=math.nan))
-
-
-def aggregate_place(moments: Moments) -> Place:
-    """Compute V and b* of an aggregate; NaN where no prompt has a value and a score."""
-    squares, weighted = moments.value2_norm2, moments.value_reward_norm2
-    sums = (values_P.sum() for values_P in (squares, weighted, moments.norm2))
-    return Place(*map(float, places_of(*sums)))
+    parts = (moments.value2_norm2, moments.value_reward_norm2, moments.norm2)
+    squares, weighted, norm2 = (float(values_P.sum()) for values_P in parts)
+    value = math.sqrt(squares / norm2) if squares > 0 and norm2 > 0 else math.nan
+    return value, float(divide(weighted, value * norm2, otherwise=math.nan))
 
 
 def _borrow_spread(few: Floats, many: Floats) -> Floats:
@@ -206,7 +193,7 @@ def find_regime(
 
     `most` bounds the degrees of freedom, as `PromptTable.effective_prompts`.
     """
-    value, share = aggregate_place(moments).value, _share(moments, level, most)
+    value, share = aggregate_place(moments)[0], _share(moments, level, most)
     return Regime(
         side=_side(share),
         binary=binary,

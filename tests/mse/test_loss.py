@@ -12,7 +12,6 @@ from mse_lab.mse.loss import (
     Aim,
     costs_of_loss,
     find_aims,
-    find_direction,
     is_bracketed,
     is_constant,
     is_unbiased,
@@ -180,13 +179,13 @@ def test_where_an_estimator_points_by_hand():
     table, gamma = table_of(pools), pools.between_PP
     mean_norm2 = np.mean([slope[x] * slope[y] * gamma[x, y] for x, y in pairs])
     inner = np.mean([(slope[x] + slope[y]) / 2 * gamma[x, y] for x, y in pairs])
-    found = find_direction(table, slope, within)
-    assert found.mean_norm2[0] == pytest.approx(mean_norm2)
+    found = Aim.of_slopes(table, slope, within, 4)
+    assert found.signal[0] == pytest.approx(mean_norm2)
     cosine2 = inner**2 / mean_norm2 / np.mean([gamma[x, y] for x, y in pairs])
     bias = 2 * (np.mean([1.125, 1.5625, 1.125]) - cosine2)
     assert found.cosine2[0] == pytest.approx(cosine2 - bias)
     assert found.cosine2[1:] == pytest.approx(np.array([1.125, 1.5625, 1.125]) - bias)
     between = (slope**2 * table.gradient2_P).mean() - mean_norm2
-    assert found.between[0] == pytest.approx(max(between, 0))
-    assert found.within[:2] == pytest.approx((2.0, 1.5))
-    assert found.mean_norm2[2] == pytest.approx(2.0 * 0.5 * gamma[0, 2])
+    assert found.between[0] == pytest.approx(4 * max(between, 0))
+    assert found.in_epochs.noise[:2] == pytest.approx((4 * 2.0, 4 * 1.5))
+    assert found.signal[2] == pytest.approx(2.0 * 0.5 * gamma[0, 2])

@@ -205,7 +205,7 @@ def test_a_set_counts_each_prompt_with_itself():
     design = choose(bonus(population(np.random.default_rng(1))), np.arange(6))
     blocks = [design.sample(np.random.default_rng(at), 12) for at in range(60)]
     samples = Samples.of(zip(*blocks, strict=True))
-    exact = Truth(design).direction(ESTIMATORS_OF["TRL's"], 8).mean_norm2
+    [exact] = Truth(design).aim(TRL, 8).signal
     found, of_more = (
         find_aims(table_of(samples, size), TRL, [8])[8].signal[0] for size in (6, np.inf)
     )
