@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from mse_lab.arrays import Flags, Floats, Ints
-from mse_lab.mse.intervals import Estimate, half_width, spread_of_means
+from mse_lab.mse.intervals import Estimate, Statistic, half_width
 
 # With more kinds of prompts than this, Gaffke's interval costs too much: Student's is used.
 MOST_KINDS = 4000
@@ -40,10 +40,8 @@ def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
     if clusters < 2:
         return Estimate(mean, math.nan, math.nan)
     apart_P = np.bincount(clusters_K, values_K) - mean * sizes_P
-    spread = spread_of_means(apart_P[None] * clusters / sizes_P.sum())
-    degrees = min(spread.degrees, clusters - 1)
-    reach = half_width(math.sqrt(spread.variance), level, degrees)
-    return Estimate(mean, mean - reach, mean + reach)
+    groups = {"prompts": apart_P[None] * clusters / sizes_P.sum()}
+    return Statistic(mean, groups, {}).interval(level, most_degrees=clusters - 1)
 
 
 def cluster_change(

@@ -207,40 +207,35 @@ class BinaryLaw:
         """The chance of being right, by the mean reward."""
         return (value - self.values[0]) / self.span
 
-    def _of_one_pool(self, moments: OnePoolMoments) -> _Coefficients:
-        """Coefficients where prompts, (P,), have completions of their own number."""
-        if not self.knows_mean(moments):
-            needed = self.size + MORE_THAN_A_GROUP
-            raise ValueError(f"give {needed} completions or more of each prompt")
-        trials_P = np.broadcast_to(moments.value_trials, moments.value.shape).astype(int)
-        right_P = np.rint(self._share(moments.value) * trials_P).astype(int)
-        rows = np.empty((len(_Coefficients._fields), *trials_P.shape))
-        for trials in np.unique(trials_P).tolist():
-            at = trials_P == trials
-            columns = _by_count(self, trials, range(trials + 1), used=1)
-            rows[:, at] = np.array(columns)[:, right_P[at]]
-        return _Coefficients(*rows)
-
     def _coefficients(self, moments: Moments) -> _Coefficients:
-        trials = int(moments.value_trials)
-        values, index_P = moments.distinct_values
-        values = self._share(values)
-        if not (trials and self.knows_mean(moments)):
+        """Average over groups of each prompt's completions, or by V where they are few."""
+        share_P, one_pool = self._share(moments.value), isinstance(moments, OnePoolMoments)
+        trials_P = np.broadcast_to(moments.value_trials, share_P.shape)
+        if not (trials_P.any() and self.knows_mean(moments)):
+            if one_pool:
+                needed = self.size + MORE_THAN_A_GROUP
+                raise ValueError(f"give {needed} completions or more of each prompt")
+            values, index = np.unique(share_P, return_inverse=True)
             by_value = _coefficients(self.sums, self.size, _independent(values))
-        else:
-            counts: Sequence[int] = tuple(np.rint(values * trials).astype(int).tolist())
-            if trials < MOST_COUNTS:
-                # All possible counts, so that every draw of the noise shares one table.
-                counts, index_P = range(trials + 1), np.array(counts)[index_P]
-            by_value = _by_count(self, trials, counts)
-        return _Coefficients(*(column[index_P] for column in by_value))
+            index_P = index.reshape(share_P.shape)
+            return _Coefficients(*(column[index_P] for column in by_value))
+        rows = np.empty((len(_Coefficients._fields), *share_P.shape))
+        for trials in np.unique(moments.value_trials).astype(int).tolist():
+            at = trials_P == trials
+            right = np.rint(share_P[at] * trials).astype(int)
+            # All possible counts, so that every draw of the noise shares one table.
+            counts: Sequence[int] = range(trials + 1)
+            index = right
+            if trials >= MOST_COUNTS:
+                some, index = np.unique(right, return_inverse=True)
+                counts = tuple(some.tolist())
+            columns = _by_count(self, trials, counts, int(one_pool))
+            rows[:, at] = np.array(columns)[:, index]
+        return _Coefficients(*rows)
 
     def __call__(self, moments: Moments) -> Law:
         """Evaluate at the moments of prompts, of any shape (..., P)."""
-        if isinstance(moments, OnePoolMoments):
-            law = self._of_one_pool(moments)
-        else:
-            law = self._coefficients(moments)
+        law = self._coefficients(moments)
         right = (moments.reward_norm2 - self.values[0] * moments.norm2) / self.span
         wrong, gradient2 = moments.norm2 - right, moments.gradient2 / self.span**2
         second = law.right * right + law.wrong * wrong + law.gradient * gradient2

@@ -9,10 +9,8 @@ With S = E||W||^2, A = E[Z^2 ||W||^2], B = E[Z ||W||^2] and gamma = ||g||^2,
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats, divide
 from mse_lab.mse.pools import Pools
@@ -39,12 +37,6 @@ class Moments:
     logit_norm2: Floats | float = math.nan
     reward_logit_norm2: Floats | float = math.nan
     given_baseline: Floats | None = None  # b*, where it does not follow from these moments.
-
-    @cached_property
-    def distinct_values(self) -> tuple[Floats, NDArray[np.intp]]:
-        """The distinct values of V, and the index of each prompt's value among them."""
-        values, index = np.unique(self.value, return_inverse=True)
-        return values, index.reshape(np.shape(self.value))
 
     def constant_baseline(self, baseline: Floats | float) -> Floats:
         """E[(Z-b)^2 ||W||^2] - ||g||^2: G times the MSE with baseline b."""

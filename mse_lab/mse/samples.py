@@ -12,7 +12,7 @@ completions alone (`subgroups.py`); likewise for its mean h and <h, g>.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -36,24 +36,10 @@ from mse_lab.mse.subgroups import LossFigures, figures_of_prompt
 
 Blocks = tuple[PromptSample, ...]
 
-# A prompt's moments are sums of its blocks' times this power of the block's share.
-_POWERS = {
-    "norm2": 1,
-    "reward_norm2": 1,
-    "reward2_norm2": 1,
-    "value": 1,
-    "variance": 1,
-    "gradient2": 2,
-    "value_variance": 2,
-    "value_trials": 0,
-    "learning": 2,
-    "logit_norm2": 1,
-    "reward_logit_norm2": 1,
-    "value_by_norm2": 1,
-    "value_by_reward_norm2": 1,
-    "value2_by_norm2": 1,
-    "variance_by_norm2": 1,
-}
+# A prompt's moments are sums of its blocks' times a power of the block's share: the first,
+# but for squares of the estimate, and for numbers of completions, which add up.
+_POWERS = {one.name: 1 for one in fields(OnePoolMoments) if one.name != "given_baseline"}
+_POWERS |= {"gradient2": 2, "value_variance": 2, "learning": 2, "value_trials": 0}
 
 
 class _Figures(NamedTuple):
