@@ -32,7 +32,7 @@ one at 5% would take 1.72. After 768 completions it is 2.23 of 2.53, after 960 3
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, Self
 
@@ -64,13 +64,18 @@ class Rung(NamedTuple):
 
 
 class Priced(NamedTuple):
-    """What K rungs cost, over samples of prompts."""
+    """What K rungs cost, over samples of prompts: sizes, then fitted baselines."""
 
     costs: Mapping[Rung, Floats]  # At N completions a step.
     completions: float  # N; 0 where it is unknown.
-    # Whether the costs are c1 G + c2 + c3/(G-1) + N ||g||^2.
+    # Whether the costs of sizes are c1 G + c2 + c3/(G-1) + N ||g||^2.
     linear: bool
     limit: Mapping[Rung, Floats] | None = None  # At N = 0, where all are unbiased.
+
+    @property
+    def sizes(self) -> list[int]:
+        """The group sizes with the loss in use."""
+        return [rung.group_size for rung in self.costs if not rung.fitted]
 
 
 # Upper bounds (K, K) of the cost of each rung over that of each other one.
@@ -169,9 +174,9 @@ class _Seen(NamedTuple):
         return np.where(bounded_K, ratios_KK, math.inf)
 
 
-def _factors(rungs: Iterable[Rung], completions: float) -> Floats:
+def _factors(sizes: Sequence[int], completions: float) -> Floats:
     """What c1, c2, c3 and ||g||^2 add to the cost of each size of GRPO-type, (4, K)."""
-    costs = np.array([rung.group_size for rung in rungs], dtype=float)
+    costs = np.array(sizes, dtype=float)
     ones = np.ones_like(costs)
     return np.stack([costs, ones, 1 / (costs - 1), completions * ones])
 
@@ -210,20 +215,32 @@ def bound_ratios(
     def by_costs(costs: Mapping[Rung, Floats]) -> Floats:
         return worst(_Seen.of_costs(table, costs), np.eye(len(costs)))
 
-    def bound(priced: Priced) -> Floats:
-        if not priced.linear:
-            upper_KK = by_costs(priced.costs)
-            if priced.limit is None:
-                return upper_KK
-            return np.minimum(upper_KK, np.maximum(by_costs(priced.limit), 1.0))
+    def by_constants(sizes: Sequence[int], completions: float) -> Floats:
         seen = _Seen.of_constants(table)
-        upper_KK = worst(seen, _factors(priced.costs, priced.completions))
-        if not priced.completions:
+        upper_KK = worst(seen, _factors(sizes, completions))
+        if not completions:
             return upper_KK
-        limit_KK = worst(seen, _factors(priced.costs, 0.0))
-        return np.minimum(upper_KK, np.maximum(limit_KK, 1.0))
+        return _limited(upper_KK, worst(seen, _factors(sizes, 0.0)))
+
+    def bound(priced: Priced) -> Floats:
+        count = len(priced.sizes)
+        if priced.linear and count == len(priced.costs):
+            return by_constants(priced.sizes, priced.completions)
+        upper_KK = by_costs(priced.costs)
+        if priced.limit is not None:
+            upper_KK = _limited(upper_KK, by_costs(priced.limit))
+        if priced.linear:
+            # Sizes among themselves, by what is known of these alone.
+            among = by_constants(priced.sizes, priced.completions)
+            upper_KK[:count, :count] = among
+        return upper_KK
 
     return bound
+
+
+def _limited(upper_KK: Floats, limit_KK: Floats) -> Floats:
+    """Bound ratios by those at N = 0, too."""
+    return np.minimum(upper_KK, np.maximum(limit_KK, 1.0))
 
 
 def _reach(tail: float, degrees: float) -> float:

@@ -27,7 +27,7 @@ prompts unlike which there is at most one in `unless_one_in`.
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry
@@ -42,6 +42,7 @@ from mse_lab.mse.bounds import (
 )
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import (
+    Aim,
     costs_of_loss,
     find_aims,
     is_bracketed,
@@ -107,48 +108,6 @@ class Question(NamedTuple):
         return sorted({*(self.allowed or (*COMPARED_SIZES, *SIZES)), self.present})
 
 
-class Ladder(NamedTuple):
-    """What the rungs cost: group sizes with one loss, and fitted baselines."""
-
-    sizes: Priced
-    whole: Priced  # With the baselines, if the trainer takes any.
-
-    @classmethod
-    def of(
-        cls, sizes: Priced, baselines: Mapping[int, Baseline], limit: Mapping[int, Floats]
-    ) -> Self:
-        """Add baselines; `limit` has the costs of unbiased sizes at N = 0, or none."""
-        if not baselines:
-            return cls(sizes, sizes)
-
-        def with_baselines(
-            costs: Mapping[Rung, Floats], completions: float
-        ) -> dict[Rung, Floats]:
-            fitted = {
-                Rung(size, fitted=True): one.aim.cost(completions)
-                for size, one in baselines.items()
-            }
-            return {**costs, **fitted}
-
-        at_zero = (
-            with_baselines(_rungs(limit), 0.0) if limit and sizes.completions else None
-        )
-        costs = with_baselines(sizes.costs, sizes.completions)
-        return cls(sizes, Priced(costs, sizes.completions, linear=False, limit=at_zero))
-
-    def bound(self, bound: Bound) -> Floats:
-        """Bound the ratios of all rungs; those of sizes by what is known of these alone."""
-        upper_KK = bound(self.whole)
-        if self.whole is not self.sizes:
-            count = len(self.sizes.costs)
-            upper_KK[:count, :count] = bound(self.sizes)
-        return upper_KK
-
-
-def _rungs(costs: Mapping[int, Floats]) -> dict[Rung, Floats]:
-    return {Rung(size): cost for size, cost in costs.items()}
-
-
 class Ratios(NamedTuple):
     """Costs of K rungs, and upper bounds of each over each other one."""
 
@@ -206,8 +165,8 @@ def cheapest(costs: Mapping[T, float], settable: Collection[T]) -> T:
 class Prices(NamedTuple):
     """What rungs cost by the user's loss, and by GRPO-type."""
 
-    loss: Ladder | None  # None where it is not known.
-    grpo: Ladder
+    loss: Priced | None  # None where it is not known.
+    grpo: Priced
     # Whether GRPO-type's verdict is said of a loss that is not known. With rewards of more
     # than two values a loss that divides by their spread has another best size.
     stands_in: bool
@@ -216,10 +175,10 @@ class Prices(NamedTuple):
 
     def ratios(self, bound: Bound, *, of_loss: bool) -> Ratios:
         """Bound the ratios of costs by the user's loss, or by GRPO-type."""
-        ladder = self.loss if of_loss and self.loss else self.grpo
-        costs = {rung: float(cost[0]) for rung, cost in ladder.whole.costs.items()}
+        priced = self.loss if of_loss and self.loss else self.grpo
+        costs = {rung: float(cost[0]) for rung, cost in priced.costs.items()}
         known = self.knows_gradient, self.baselines
-        return Ratios(costs, ladder.bound(bound), of_loss, *known)
+        return Ratios(costs, bound(priced), of_loss, *known)
 
 
 def price_rungs(table: PromptTable, question: Question) -> Prices:
@@ -229,12 +188,16 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     GRPO-type up to a factor, both are one.
     """
     entry, present, completions = question.estimator, question.present, question.completions
-    aims = find_aims(table, "grpo", question.compared)
-    grpo, limit = (
-        {size: aim.cost(some) for size, aim in aims.items()} for some in (completions, 0.0)
-    )
     baselines = {size: fit_at(table, size) for size in question.fitted}
-    other = Ladder.of(Priced(_rungs(grpo), completions, linear=True), baselines, limit)
+    fitted = {Rung(size, fitted=True): one.aim for size, one in baselines.items()}
+
+    def price(aims: Mapping[Rung, Aim], at: float) -> dict[Rung, Floats]:
+        return {rung: aim.cost(at) for rung, aim in aims.items()}
+
+    sizes = find_aims(table, "grpo", question.compared)
+    aims = {**{Rung(size): aim for size, aim in sizes.items()}, **fitted}
+    limit = price(aims, 0.0) if fitted and completions else None
+    other = Priced(price(aims, completions), completions, linear=True, limit=limit)
     knows_gradient = table.knows_gradient(question.level)
     of_two_values = table.binary or table.values is not None
     known = not completions or knows_gradient
@@ -244,9 +207,10 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     if entry is not None and (is_unbiased(entry) or knows_gradient):
         most = max(MOST_WITH_LAW, 2 * present)
         some = [size for size in question.compared if size <= most]
-        costs = _rungs(costs_of_loss(table, entry, present, some, completions))
-        priced = Priced(costs, completions, linear=False)
-        loss = Ladder.of(priced, baselines, {}) if costs else None
+        costs = costs_of_loss(table, entry, present, some, completions)
+        rungs = {Rung(size): cost for size, cost in costs.items()}
+        rungs |= price(fitted, completions)
+        loss = Priced(rungs, completions, linear=False) if costs else None
     return Prices(loss, other, of_two_values, known, baselines)
 
 
@@ -261,9 +225,8 @@ def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:
     if loss is not None:
         ratios = prices.ratios(bound, of_loss=True)
         ruling = rule(ratios, question)
-        sizes = [rung.group_size for rung in loss.sizes.costs]
+        sizes, largest = loss.sizes, max(grpo.sizes)
         upper_KK = ratios.upper_KK[: len(sizes), : len(sizes)]
-        largest = max(grpo.sizes.costs).group_size
         if loss is grpo or ruling.baseline or is_bracketed(sizes, upper_KK, largest):
             return ruling
         stands["keep"] = ruling.at_most <= question.tolerance

@@ -231,7 +231,7 @@ def test_a_finished_run_is_looked_at_once_and_samples_again_and_again(known):
     some = choose(known[0], np.arange(100))
     drawn = Samples.of(some.sample(np.random.default_rng(0), 16))
     for one, looked in ((evidence(known[1]), False), (evidence_of(drawn), True)):
-        priced = price_rungs(one.table, one.question).grpo.sizes
+        priced = price_rungs(one.table, one.question).grpo
         found, right, wrong = (
             bound(priced)
             for bound in (

@@ -36,7 +36,7 @@ def drawn(prompts, seed=0, completions=16):
 
 
 def grpo(table, sizes=COMPARED_SIZES, completions=0.0):
-    priced = price_rungs(table, Question("grpo", sizes[0], completions)).grpo.sizes
+    priced = price_rungs(table, Question("grpo", sizes[0], completions)).grpo
     return priced._replace(costs={Rung(size): priced.costs[Rung(size)] for size in sizes})
 
 

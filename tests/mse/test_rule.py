@@ -14,7 +14,6 @@ from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
     COMPARED_SIZES,
     SIZES,
-    Ladder,
     Prices,
     Question,
     Ratios,
@@ -218,10 +217,9 @@ def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
     assert graded.at_most == others["unknown"].at_most
 
 
-def ladder(costs):
+def sizes_of(costs):
     """Sizes of known costs."""
-    priced = Priced({Rung(size): np.array([one]) for size, one in costs.items()}, 0, True)
-    return Ladder(priced, priced)
+    return Priced({Rung(size): np.array([one]) for size, one in costs.items()}, 0, True)
 
 
 def bound_by(factor):
@@ -254,7 +252,7 @@ def test_grpo_types_verdict_must_hold_where_the_loss_is_known(
     loss, grpo, present, verdict, of_loss
 ):
     """Where the loss is no dearer at 8 than at 4 its best size may be 16."""
-    prices = Prices(ladder(loss), ladder(grpo), stands_in=True)
+    prices = Prices(sizes_of(loss), sizes_of(grpo), stands_in=True)
     found = rule_by_costs(prices, bound_by(1.02), asked(present=present))
     assert (found.verdict, found.of_loss) == (verdict, of_loss)
     if verdict == "cannot tell":
@@ -265,7 +263,7 @@ def test_a_constant_baseline_is_best_alone():
     """c1 G + c, least at G = 1: at 8 it costs (8 + 3) / (1 + 3) times as much."""
     known = KnownTable(1.0, 2.0, 9.0, vanilla=3.0)
     loss = price_rungs(known, asked("vanilla", 8)).loss
-    at = {rung.group_size: cost.item() for rung, cost in loss.sizes.costs.items()}
+    at = {rung.group_size: cost.item() for rung, cost in loss.costs.items()}
     assert at[1] / at[8] == pytest.approx(4 / 11)
     assert min(at, key=at.get) == 1
 
@@ -282,7 +280,7 @@ def test_a_constant_baseline_is_best_alone():
 def test_how_many_prompts_hardly_tell(monkeypatch, costs, factor, prompts, needed):
     known = KnownTable(1, 2, 9)
     known.__dict__["products_PP"] = np.zeros((prompts, prompts))
-    prices = Prices(ladder(costs), ladder(costs), stands_in=True)
+    prices = Prices(sizes_of(costs), sizes_of(costs), stands_in=True)
     monkeypatch.setattr(rules, "price_rungs", lambda *_: prices._replace(grpo=prices.loss))
     found = prompts_needed(known, asked("grpo"), lambda count: bound_by(factor(count)))
     assert found == needed
@@ -300,7 +298,7 @@ def test_a_fitted_baseline_is_a_rung_beside_the_sizes():
     assert [*ratios.costs][count:] == [Rung(1, fitted=True), Rung(2, fitted=True)]
     np.testing.assert_array_equal(ratios.upper_KK[:count, :count], of_sizes.upper_KK)
     one = prices.baselines[1]
-    cost = one.aim.cost(0)[0] / prices.grpo.sizes.costs[Rung(4)][0]
+    cost = one.aim.cost(0)[0] / prices.grpo.costs[Rung(4)][0]
     assert rule_by_looks(table, alone).verdict == "keep"
     found = rule_by_looks(table, question)
     assert (found.verdict, found.set_to, found.best) == ("change", 1, 4)
@@ -344,7 +342,7 @@ def two_costs(small, large):
 
     def price(_, question):
         costs = large if question.completions else small
-        return Prices(ladder(costs), ladder(COSTS), stands_in=True)
+        return Prices(sizes_of(costs), sizes_of(COSTS), stands_in=True)
 
     return price
 
