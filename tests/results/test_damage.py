@@ -265,7 +265,9 @@ def of_another_run(copy, name):
 def test_what_answers_are_read_from_is_as_the_run_wrote_it(name, project, copy, capsys):
     of_another_run(copy, name)
     commands = ["claims", "advise", "report"]
-    for command in [*commands, *["figure"] * (name in inventory.TABLES)]:
+    readers = [*commands, *["figure"] * (name in inventory.TABLES)]
+    # No command reads laws at further sizes back, but `run` restores them.
+    for command in readers if name != "laws.csv" else []:
         assert put(command, project, copy) == 2
         said = capsys.readouterr().err
         assert f"{copy.file(name)}: not as the run wrote it, by its digest in chec" in said
