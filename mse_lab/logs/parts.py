@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from mse_lab.arrays import Flags, Floats, divide
 from mse_lab.errors import InputError, nearest, one_line
@@ -54,10 +55,9 @@ class RewardParts:
 
 def _spread_K(groups: RewardGroups, values_N: Floats) -> Floats:
     """Give the range of each group's known values, as floats of 32 bits; 0 for none."""
-    by_group = groups.completions.assign(value=values_N.astype(np.float32)).groupby("group")
-    return (
-        (by_group["value"].max() - by_group["value"].min()).fillna(0).to_numpy(dtype=float)
-    )
+    group_N = groups.completions["group"].to_numpy()
+    by_group = pd.Series(values_N.astype(np.float32)).groupby(group_N)
+    return (by_group.max() - by_group.min()).fillna(0).to_numpy(dtype=float)
 
 
 def _choose(groups: RewardGroups, values: dict[str, Floats], given: str | None) -> str:

@@ -211,17 +211,22 @@ def _refuse_other_text(
 
 
 def _refuse_older(source: LogSource, table: pd.DataFrame) -> None:
-    """Refuse files of a folder that may be of two trainings: by steps, or by their age."""
-    if source.asked or "step" not in table:
+    """Refuse files that may be of two trainings: by their steps, or in a folder their age.
+
+    Files that were named may share steps, but for TRL's, which writes one for each.
+    """
+    if "step" not in table or (source.asked and not source.form.blocks):
         return
     files, first = [*source.files], table.groupby("file")["step"].min()
     again = table.drop_duplicates(["file", "step"])
     for step in again["step"][again["step"].duplicated()][:1]:
-        some = [files[one].name for one in again["file"][again["step"] == step]]
+        some = [str(files[one]) for one in again["file"][again["step"] == step]]
         raise InputError(
-            f"{source.name}: step {step} comes in {shorten(' and '.join(some))}: of two "
-            "trainings? Name the files of one"
+            f"step {step} comes in {shorten(' and '.join(some), 300)}: of two trainings? "
+            "Name the files of one"
         )
+    if source.asked:
+        return
     ordered = [files[one] for one in first.sort_values(kind="stable").index]
     times = [file.stat().st_mtime for file in ordered]
     for at in np.flatnonzero(np.maximum.accumulate(times) - times > SECONDS_OF_A_COPY)[:1]:

@@ -41,15 +41,9 @@ NO_FIT = (
 
 
 def _rows_of_steps(table: pd.DataFrame) -> dict[int, Ints]:
-    """Give the rows of each step, in the order of steps; refuse one that comes twice."""
+    """Give the rows of each step, in the order of steps; refuse one in several pieces."""
     rows = table.groupby("step").indices
     for step, at in rows.items():
-        files = (table["file"].iloc[at].unique() + 1).tolist()
-        if len(files) > 1:
-            raise InputError(
-                f"step {step} comes twice, in files {' and '.join(map(str, files))} of the "
-                "log: name the files of one training"
-            )
         if at[-1] - at[0] >= len(at):
             raise InputError(
                 f"step {step}: other rows stand between its own, and TRL's groups are "

@@ -204,10 +204,9 @@ def test_a_step_in_two_files_is_refused(tmp_path):
     folder = write_trl(tmp_path, LOGGED) / "completions"
     rows = pd.read_parquet(folder / "completions_00003.parquet")
     rows.assign(completion="x").to_parquet(folder / "completions_3.parquet")
-    with pytest.raises(InputError, match=r"step 3 comes in completions_\d+\.parquet and"):
-        read(folder)
-    with pytest.raises(InputError, match="step 3 comes twice"):
-        read([*folder.iterdir()])
+    for given in (folder, [*folder.iterdir()]):
+        with pytest.raises(InputError, match=r"step 3 comes in .*\d+\.parquet and .*/comp"):
+            read(given)
 
 
 def test_messages_are_prompts(tmp_path):
