@@ -1,5 +1,6 @@
 """Tables: from pools and curves to the rows of the `.csv` files of a result."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -7,7 +8,7 @@ import pandas as pd
 from mse_lab.arrays import Floats, divide
 from mse_lab.data.prompts import Prompt
 from mse_lab.mse.curves import Curve, Point, Points, paired_ratio
-from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
@@ -35,12 +36,12 @@ FIGURE_4_ESTIMATORS = ("vanilla", "grpo", BASE)
 
 NO_POINT = Point(None, None)
 
-Columns = dict[str, str | int | float | None]
+Columns = dict[str, str | int | float]
 
 
-def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float]:
     """Spread a number and its interval over three columns, empty without a number."""
-    return dict(zip(interval_heads(name), estimate or (None, None, None), strict=True))
+    return dict(zip(interval_heads(name), estimate or UNKNOWN, strict=True))
 
 
 def _interval(curve: Curve | None, part: str, level: float) -> Estimate | None:
@@ -64,15 +65,15 @@ def mse_table(
     rows = []
     for key, (measured, law) in points.items():
         base = points.get(Key(BASE, key.group_size), NO_POINT)
-        mse = None if measured is None else float(measured.point.mse)
+        mse = math.nan if measured is None else float(measured.point.mse)
         row: Columns = {
             "probe": name,
             **key._asdict(),
             "replicates": errors[key].shape[1],
             **interval_columns("mse", _interval(measured, "mse", level)),
-            "mse_plain": None if mse is None else mse + excess,
+            "mse_plain": mse + excess,
             **interval_columns("law", _interval(law, "mse", level)),
-            "relative_mse": mse / norm2 if mse is not None and known else None,
+            "relative_mse": mse / norm2 if known else math.nan,
             **interval_columns("ratio", paired_ratio(measured, base.measured, level)),
             **_parts(measured, level),
         }
@@ -85,7 +86,7 @@ def mse_table(
 
 def _parts(curve: Curve | None, level: float) -> Columns:
     parts: Columns = {
-        name: None if curve is None else float(getattr(curve.point, name))
+        name: math.nan if curve is None else float(getattr(curve.point, name))
         for name in ("bias2", "variance", "slope", "cosine")
     }
     return parts | interval_columns(
