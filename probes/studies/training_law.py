@@ -100,14 +100,6 @@ class Sums(NamedTuple):
         square = alpha**2 * self.s + 2 * alpha * lam * self.vs + lam**2 * self.v2s
         return self.a - 2 * linear + square
 
-    def best(self, size: int, c3: float) -> tuple[float, float]:
-        """Find alpha and lambda of least error in groups of a size."""
-        if size == 1:
-            return self.b / self.s, 0.0
-        system = [[self.s, self.vs], [self.vs, self.v2s + c3 / (size - 1)]]
-        alpha, lam = np.linalg.solve(system, [self.b, self.vb])
-        return float(alpha), float(lam)
-
     def of_baseline(self, one: Trained) -> tuple[float, float]:
         """Give alpha and lambda of a baseline; means over the batch count as constants."""
         if one.weights is None:

@@ -134,10 +134,3 @@ def test_low_precision_is_summed_in_float32():
         for one, dtype in ((low, torch.float32), (exact, torch.float64))
     )
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("use", [outer, rows])
-def test_uses_are_joined_along_tokens(use):
-    one, other = (use(torch.Generator().manual_seed(seed)) for seed in (0, 1))
-    both = [one.dense(MATRIX), other.dense(MATRIX)]
-    torch.testing.assert_close(type(one).join([one, other]).dense(MATRIX), sum(both))
