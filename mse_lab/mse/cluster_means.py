@@ -41,7 +41,7 @@ def cluster_mean(values_K: Floats, clusters_K: Ints, level: float) -> Estimate:
         return Estimate(mean, math.nan, math.nan)
     apart_P = np.bincount(clusters_K, values_K) - mean * sizes_P
     groups = {"prompts": apart_P[None] * clusters / sizes_P.sum()}
-    return Statistic(mean, groups, {}).interval(level, most_degrees=clusters - 1)
+    return Statistic(mean, groups, {}).interval(level)
 
 
 def cluster_change(
