@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from mse_lab.mse.measurement import (
+from mse_lab.results.measurement import (
     CompletionSummary,
     PromptArrays,
     PromptChecks,

@@ -34,7 +34,7 @@ least and rises again. So if it rises at the largest size that is known, the bes
 among the known ones (`is_bracketed`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -274,10 +274,6 @@ def _aim_by_subgroups(table: PromptTable, estimator: Estimator, size: int) -> Ai
         figures.second_P - figures.norm2_P,
         size,
     )
-
-
-# Costs of sizes over samples of prompts, (S,).
-Costs = Mapping[int, Floats]
 
 
 def costs_of_loss(

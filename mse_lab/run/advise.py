@@ -20,7 +20,6 @@ from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.formatting import byte_size, with_interval
 from mse_lab.mse.loss import completions_needed
-from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
     FIRST_PROMPTS,
@@ -34,6 +33,7 @@ from mse_lab.mse.rule import (
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
 from mse_lab.results.diagnostics import diagnostics_of
+from mse_lab.results.measurement import SampledPrompt
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.context import load, measuring
 from mse_lab.run.looks import (

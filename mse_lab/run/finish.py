@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from mse_lab.mse.measurement import PromptMeasurement, stack
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
     INVARIANCE,
@@ -28,6 +27,7 @@ from mse_lab.results.checks import (
     check_scores,
 )
 from mse_lab.results.diagnostics import Diagnostics, diagnose
+from mse_lab.results.measurement import PromptMeasurement, stack
 from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import (
     warn_of_completions,

@@ -18,12 +18,12 @@ from mse_lab.data.rewards import (
 )
 from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators, identify_estimators
-from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import START_OVER_IN_PYTHON, ResultsFolder
+from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.results.shards import Item
 from mse_lab.run.context import attach
 from mse_lab.run.finish import conclude

@@ -9,7 +9,7 @@ a `dict`, or the shards in a folder (`results/shards.py`), from which a later st
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
+from mse_lab.results.measurement import PromptMeasurement, SampledPrompt
 from mse_lab.results.shards import Item, Shards
 from mse_lab.run.processes import PATIENCE, Processes, wait_until
 from mse_lab.run.progress import Progress, Tally, add_up

@@ -15,7 +15,7 @@ from tqdm import auto, std
 
 from mse_lab.console import columns, show_status
 from mse_lab.formatting import duration, number, share
-from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
+from mse_lab.results.measurement import PromptMeasurement, SampledPrompt
 
 # Without a terminal a line is printed at every quarter and each minute.
 QUARTERS, MINUTE = 4, 60.0

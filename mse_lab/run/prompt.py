@@ -13,7 +13,8 @@ from mse_lab.config.module_kinds import sum_by_kind
 from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
-from mse_lab.mse.measurement import (
+from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.results.measurement import (
     CompletionSummary,
     PromptArrays,
     PromptChecks,
@@ -21,7 +22,6 @@ from mse_lab.mse.measurement import (
     Provenance,
     describe_tokens,
 )
-from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.run.memory import attempt
 from mse_lab.run.subject import Subject
 from mse_lab.scores.reference import Reference, measure_reference

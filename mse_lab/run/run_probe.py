@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.results.files import vanished
 from mse_lab.results.finished_run import repair
 from mse_lab.results.inventory import MARK
+from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.run.changes import identify_model
 from mse_lab.run.context import load, measuring
 from mse_lab.run.finish import Outcome, device_model, finish, peak_memory_bytes

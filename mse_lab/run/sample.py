@@ -14,7 +14,6 @@ from torch import Tensor
 
 from mse_lab.arrays import Floats
 from mse_lab.data.streams import stream
-from mse_lab.mse.measurement import SampledPrompt
 from mse_lab.mse.one_pool import (
     FOLDED,
     SKETCHED,
@@ -24,6 +23,7 @@ from mse_lab.mse.one_pool import (
     kept_weights,
 )
 from mse_lab.policy.completions import Completions
+from mse_lab.results.measurement import SampledPrompt
 from mse_lab.run.looks import MOST_SCORED
 from mse_lab.run.loop import Batch
 from mse_lab.run.memory import attempt

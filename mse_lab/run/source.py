@@ -9,12 +9,12 @@ from mse_lab.arrays import Floats, Ints
 from mse_lab.config.schema import Probe
 from mse_lab.data.rewards import reward_completions
 from mse_lab.data.streams import uniforms
-from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
 from mse_lab.mse.mismatch import Mismatch
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.sampling import draw_together
 from mse_lab.results.checks import Check
+from mse_lab.results.measurement import PromptChecks, PromptMeasurement
 from mse_lab.run.memory import attempt
 from mse_lab.run.subject import Subject
 

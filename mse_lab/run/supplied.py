@@ -11,12 +11,12 @@ import numpy as np
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import Probe
 from mse_lab.data.supplied_completions import POOLS, Line, Supplied
-from mse_lab.mse.measurement import PromptChecks, PromptMeasurement
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch, token_divergences
 from mse_lab.policy.completions import Completions, padded
 from mse_lab.policy.policy import Policy
 from mse_lab.policy.supplied_tokens import read_completions
 from mse_lab.results.checks import check_rare_tokens
+from mse_lab.results.measurement import PromptChecks, PromptMeasurement
 from mse_lab.run.memory import attempt
 from mse_lab.run.rare_tokens import RARE, examine_tokens
 from mse_lab.run.source import Drawn, SourceFindings, law_gap

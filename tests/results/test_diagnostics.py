@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from measurements import make_measurement
-from mse_lab.mse.measurement import describe_tokens
 from mse_lab.results.diagnostics import (
     Diagnostics,
     EndToken,
     diagnose,
     diagnostics_of,
 )
+from mse_lab.results.measurement import describe_tokens
 from simulated import make_design
 
 HEALTHY = Diagnostics(

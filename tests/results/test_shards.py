@@ -5,8 +5,8 @@ import pytest
 
 from measurements import flat, make_measurement
 from mse_lab.errors import InputError
-from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.results.files import write_file
+from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.results.shards import Shards, load_shard, save_shard
 
 

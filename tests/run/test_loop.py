@@ -12,7 +12,7 @@ import pytest
 from changed_subjects import changed
 from mse_lab.errors import InputError
 from mse_lab.formatting import number
-from mse_lab.mse.measurement import PromptMeasurement, SampledPrompt
+from mse_lab.results.measurement import PromptMeasurement, SampledPrompt
 from mse_lab.results.shards import Shards, as_arrays
 from mse_lab.run import loop
 from mse_lab.run.context import load, measuring

@@ -11,10 +11,10 @@ from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
 from mse_lab.config.probe_files import load_probe
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.measurement import PromptMeasurement
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.inventory import MARK
+from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.run.context import load, measuring
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import execute_run

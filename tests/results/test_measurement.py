@@ -3,7 +3,7 @@
 import numpy as np
 
 from measurements import make_measurement
-from mse_lab.mse.measurement import stack
+from mse_lab.results.measurement import stack
 
 
 def test_stacked_pools_hold_each_prompts_numbers_and_the_products_between_them():
