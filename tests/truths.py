@@ -221,6 +221,11 @@ class Truth:
         between = size * constants.c1
         return Aim(noise, constants.gradient2, constants.gradient2, None, between)
 
+    def in_epochs(self, aim: Aim, size: int) -> Aim:
+        """Without the noise of prompts; GRPO-type's in the place of a biased loss's."""
+        aim = aim if aim.cosine2 is None else self.affine_aim(0.0, 1.0, size)
+        return aim._replace(noise=aim.noise - aim.between)
+
     def best_affine(self, size: int) -> tuple[float, float]:
         """The alpha and lambda of least cost, found by search; lambda is 0 at G = 1."""
         groups = float(size > 1)
@@ -316,7 +321,8 @@ def of_ladder(advice: Advice, truth: Truth) -> Iterator[Answer]:
         if aim is None or base is None:
             continue
         alone, over = (
-            one._replace(noise=one.noise - one.between).cost(at) for one in (aim, base)
+            truth.in_epochs(*pair).cost(at)
+            for pair in ((aim, row.group_size), (base, advice.ladder[0].group_size))
         )
         numbers = [
             ("ladder", row.row, row.cost, aim.cost(at) / base.cost(at)),

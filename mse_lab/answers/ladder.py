@@ -71,7 +71,9 @@ class LadderRow(NamedTuple):
     alpha: float | None  # Of a baseline alpha + lambda m; None for another loss.
     lam: float | None
     cost: Estimate  # Over yours, 1 in the first row.
-    in_epochs: Estimate  # The same where the steps of whole epochs cancel c1.
+    in_epochs: (
+        Estimate  # The same where whole epochs cancel c1; of a biased loss GRPO-type's.
+    )
     progress: tuple[Made, ...]  # At N, if known, and at `STEPS`.
     typed: str | None  # What to set; None with `why`.
     why: str | None
@@ -151,6 +153,16 @@ class Ladder:
         at = question.completions if completions is None else completions
         return steps_ratio(self.evidence.table, aim, self.base, at, question.level)
 
+    def _in_epochs(self, size: int, aim: Aim) -> Aim:
+        """Cancel the noise of prompts, by GRPO-type for a biased loss.
+
+        Few completions do not tell a biased loss's ||h(x)||^2 of a prompt without bias, so
+        not what of its noise is that of prompts.
+        """
+        if aim.cosine2 is not None:
+            aim = find_aims(self.evidence.table, "grpo", [size])[size]
+        return aim.in_epochs
+
     def _made(self, aim: Aim, completions: int) -> Made:
         table, level = self.evidence.table, self.evidence.level
         steps = _ONE if aim is self.base else self.price(aim, completions)
@@ -180,10 +192,11 @@ class Ladder:
         """Price what could be set."""
         question, table = self.evidence.question, self.evidence.table
         completions, level = question.completions, question.level
+        present = self.settings["yours"].group_size
         asked = sorted({*STEPS, int(completions)} - {0})
         for name, (entry, size, aim, typed) in self.settings.items():
             yours = _ONE if aim is self.base else None
-            epochs = (aim.in_epochs, self.base.in_epochs, completions, level)
+            epochs = (self._in_epochs(size, aim), self._in_epochs(present, self.base))
             alpha, lam = find_estimator(entry).affine or (None, None)
             yield LadderRow(
                 row=name,
@@ -192,7 +205,7 @@ class Ladder:
                 alpha=alpha,
                 lam=lam,
                 cost=yours or self.price(aim),
-                in_epochs=yours or steps_ratio(table, *epochs),
+                in_epochs=yours or steps_ratio(table, *epochs, completions, level),
                 progress=tuple(self._made(aim, one) for one in asked),
                 typed=typed.line,
                 why=typed.why,

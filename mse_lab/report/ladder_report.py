@@ -10,6 +10,7 @@ from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import find_estimator
 from mse_lab.formatting import NONE, NOT_KNOWN, number, percent, share, times
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.loss import is_unbiased
 from mse_lab.report.rendering import Part
 
 # Estimators that are named by their numbers.
@@ -118,7 +119,8 @@ def say_what_changes_it(advice: Advice) -> str:
     text = f"If Adam's rate is low and stays as it is, these are near their roots, {roots}"
     if any(abs(row.in_epochs.value - row.cost.value) > ALIKE for row in rows):
         epochs = ", ".join(number(row.in_epochs.value, 2) for row in rows)
-        text += f"; in whole epochs of many small steps they are {epochs}"
+        they = " they are" if is_unbiased(advice.ladder[0].estimator) else ", by GRPO-type,"
+        text += f"; in whole epochs of small steps{they} {epochs}"
     return f"{text}."
 
 

@@ -70,7 +70,11 @@ def test_a_baseline_is_named_by_its_numbers(advice, alpha, lam, name):
 def test_an_unchanged_rate_gives_roots_and_epochs_their_own_costs(advice):
     said = say_what_changes_it(advice)
     assert "near their roots, 0.90, 0.60, 0.50;" in said
-    assert said.endswith("in whole epochs of many small steps they are 0.81, 0.50, 0.25.")
+    assert said.endswith("whole epochs of small steps, by GRPO-type, 0.81, 0.50, 0.25.")
+    own = replace(
+        advice, ladder=(advice.ladder[0]._replace(estimator="grpo"), *advice.ladder[1:])
+    )
+    assert say_what_changes_it(own).endswith("small steps they are 0.81, 0.50, 0.25.")
     alike = replace(
         advice, ladder=tuple(row._replace(in_epochs=row.cost) for row in advice.ladder)
     )
