@@ -43,6 +43,14 @@ def test_rows_go_from_yours_to_the_best_of_all(rows):
         assert best.lam == 0
 
 
+def test_grpo_type_stands_for_a_biased_loss_over_whole_epochs(known, rows):
+    """Its own costs are others, but those of the baselines are as over GRPO-type at 8."""
+    biased = {row.row: row for row in ladder_of(known[1], DEFAULT).rows()}
+    for name in ("trainer", "best"):
+        assert biased[name].cost.value != pytest.approx(rows[name].cost.value, rel=1e-3)
+        assert biased[name].in_epochs == pytest.approx(rows[name].in_epochs, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("setting", "trainer", "best"),
     [
