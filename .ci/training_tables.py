@@ -1,0 +1,246 @@
+"""The tables of trainings, for `tables.py`."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from table_cells import ROOT, TABLES, Row, interval, read, table
+
+from probes.studies.training_design import Arm, load_settings
+from probes.studies.training_law import fit_power, judge_arms, ratio_over_seeds
+
+
+@table
+def power_of_the_law() -> Iterable[Row]:
+    """Give the power of 1 + E by which gains fall."""
+    law = read("training-law/law.csv").set_index(["step", "optimiser"])
+    for step in (4, 12):
+        cells = {
+            f"{words}, {law.loc[(step, name), 'arms']} arms": interval(
+                law.loc[(step, name)], "power"
+            )
+            for name, words in (("sgd", "SGD"), ("adamw", "AdamW"))
+        }
+        yield {"power of 1 + E by which gains fall": f"{step} steps", "law": "-1"} | cells
+
+
+def power(arms: pd.DataFrame) -> str:
+    """Fit gains by a power of 1 + E: least squares of logarithms."""
+    slope, _ = np.polyfit(np.log(arms.one_plus_error), np.log(arms.gain), 1)
+    return f"{slope:.2f}"
+
+
+# The arms of probes/studies/tiny-base.yaml as it was declared, at a1748b82: N x G.
+DECLARED = {
+    ("sgd", "grpo"): {128: (2, 4, 8, 16, 64), 64: (4, 16), 256: (4, 16)},
+    ("sgd", "vanilla"): {128: (1, 8, 32)},
+    ("sgd", "best-constant-loo"): {128: (8, 32)},
+    ("adamw", "grpo"): {128: (2, 4, 16, 64), 64: (4,), 256: (4,)},
+}
+
+
+def is_declared(row: Any) -> bool:
+    """Whether an arm stood in the settings before the first run."""
+    sizes = DECLARED[row.optimiser, row.estimator]
+    return row.group_size in sizes.get(row.completions_per_step, ())
+
+
+@table
+def power_of_some_arms() -> Iterable[Row]:
+    """Give the power over some of the arms, each at its best rate, after 12 steps."""
+    steps = load_settings(ROOT / "probes/studies/tiny-base.yaml").steps
+    judged = judge_arms(read("training-law/runs.csv"), steps, "step", "step")
+    arms = read("training-law/comparison.csv").query("step == 12")
+    declared = arms[[is_declared(row) for row in arms.itertuples()]]
+    some = {
+        f"{words}, declared": declared[declared.optimiser == name]
+        for name, words in (("sgd", "SGD"), ("adamw", "AdamW"))
+    }
+    adamw = arms[arms.optimiser == "adamw"].groupby("completions_per_step")
+    some |= {f"AdamW, N = {count}": rows for count, rows in adamw}
+    for words, rows in some.items():
+        keys = rows[[*Arm._fields]].itertuples(index=False)
+        gains = pd.concat([judged[Arm(*key)].gains for key in keys], axis=1, join="inner")
+        found = fit_power(gains.to_numpy(), rows.one_plus_error.to_numpy())
+        row = dict(zip(("power", "power_low", "power_high"), found, strict=True))
+        yield {"arms": f"{words}: {len(rows)}", "power": interval(row, "power")}
+
+
+@table
+def power_at_one_rate() -> Iterable[Row]:
+    """Give the power where all of GRPO-type's arms have one rate, of gains above zero."""
+    keys = ["optimiser", "completions_per_step", "group_size"]
+    of_law = read("training-law/comparison.csv").query("step == 12 and estimator == 'grpo'")
+    runs = read("training-law/runs.csv").query("estimator == 'grpo'")
+    runs["gain"] = runs.step_12 - runs.step_0
+    for (name, rate), some in runs.groupby(["optimiser", "step_size"]):
+        means = some.groupby(keys).gain.mean().rename("gain").reset_index()
+        arms = means[means.gain > 0].merge(of_law[[*keys, "one_plus_error"]], on=keys)
+        if len(arms) >= 12:
+            words = {"sgd": "SGD", "adamw": "AdamW"}[name]
+            yield {
+                "optimiser, rate": f"{words}, {rate:g}",
+                "arms": str(len(arms)),
+                "power": power(arms),
+            }
+
+
+@table
+def advised_size() -> Iterable[Row]:
+    """Give the gain at TRL's default size over that at the advised one."""
+    gains = read("advised-size/comparison.csv").query("group_size == 8")
+    for count, rows in gains.groupby("completions_per_step"):
+        by_step = rows.set_index("step")
+        yield {
+            "N": str(count),
+            "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
+            "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
+            "after 12 steps": interval(by_step.loc[12], "gain_ratio"),
+        }
+
+
+@table
+def pretrained_gains() -> Iterable[Row]:
+    """Give gains of the pretrained model over that at G = 4."""
+    gains = read("training-law-smollm2/comparison.csv").query("group_size != 4")
+    for size, rows in gains.groupby("group_size"):
+        by_step = rows.set_index("step")
+        yield {
+            "G": str(size),
+            "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
+            "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
+            "after 8 steps": interval(by_step.loc[8], "gain_ratio"),
+        }
+
+
+ARMS = {
+    "yours": "TRL's defaults",
+    "grpo": "GRPO-type",
+    "vanilla": "vanilla",
+    "batch-mean": "batch mean",
+    "constant": "constant",
+    "affine-2": "affine",
+    "affine-8": "affine",
+    "logits": "weighted by logits",
+}
+
+
+def judge(row: Any) -> str:
+    """Judge an arm by the rule that its study declared."""
+    predicted = row.predicted_gain_ratio
+    half = 1 + (predicted - 1) / 2
+    if abs(predicted - 1) < 0.05:
+        return "not judged"
+    low, high = row.gain_ratio_low - half, row.gain_ratio_high - half
+    if predicted < 1:
+        low, high = -high, -low
+    return "obeys" if low > 0 else "refutes" if high < 0 else "cannot tell"
+
+
+# The studies of baselines that have run, and how their tables name them.
+STUDIES = {
+    "tiny": "tiny/base, AdamW, N = 64",
+    "tiny-48": "tiny/base, AdamW, N = 64",
+    "tiny-256": "tiny/base, AdamW, N = 256",
+    "tiny-sgd": "tiny/base, SGD, N = 64",
+    "smollm2-icl": "SmolLM2, `icl`, N = 16",
+    "smollm2-icl-6": "SmolLM2, `icl`, N = 16",
+    "smollm2-base": "SmolLM2, `base`, N = 32",
+}
+
+
+def trained_arms(study: str) -> Iterable[Row]:
+    """Give what a declared study of baselines found at its end, an arm a row.
+
+    Each arm has the rate at which it gains most on trained prompts, for both columns.
+    """
+    folder = f"training-baseline-{study}"
+    keys = ["estimator", "group_size", "step"]
+    tables = {
+        "trained prompts": read(f"{folder}/comparison.csv"),
+        "held-out prompts": read(f"{folder}/comparison-unseen-same.csv"),
+    }
+    arms = tables["trained prompts"].sort_values("predicted_gain_ratio", kind="stable")
+    last = arms.query("step == step.max() and estimator != 'constant-clipped'")
+    for _, row in last.iterrows():
+        base = row.estimator == "grpo" and row.group_size == 8
+        found = {
+            head: one.set_index(keys).loc[tuple(row[keys])] for head, one in tables.items()
+        }
+        yield {
+            "arm": ARMS[row.estimator],
+            "G": str(row.group_size),
+            "predicted": f"{row.predicted_gain_ratio:.2f}",
+            **{
+                head: f"gain {one.gain:.3f}" if base else interval(one, "gain_ratio")
+                for head, one in found.items()
+            },
+            "by the rule": "" if base else judge(row),
+        }
+
+
+for study in ("tiny", "tiny-256", "tiny-sgd"):
+    TABLES[f"trained-{study}"] = partial(trained_arms, study)
+
+
+def over_constant(
+    name: str, gains: Mapping[str, pd.Series], predicted: Mapping[str, float]
+) -> str:
+    """Format the gain of an arm without groups over the constant's, and its prediction."""
+    if not {name, "constant"} <= {*gains}:
+        return ""
+    ratio, low, high = ratio_over_seeds(gains[name], gains["constant"])
+    said = predicted[name] / predicted["constant"]
+    return f"{ratio:.2f} ({low:.2f} to {high:.2f}), {said:.2f}"
+
+
+def constant_of(study: str) -> Row:
+    """Give what the constant without a group gained in a study of baselines."""
+    [row] = [
+        one for one in trained_arms(study) if (one["arm"], one["G"]) == ("constant", "1")
+    ]
+    return {head: row[head] for head in row if head not in ("arm", "G")}
+
+
+@table
+def trained_in_all() -> Iterable[Row]:
+    """Give, for each study of baselines, what the constant gained, and how gains fall."""
+    for study, words in STUDIES.items():
+        folder = f"training-baseline-{study}"
+        settings = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml")
+        arms = judge_arms(read(f"{folder}/runs.csv"), settings.steps, "step", "step")
+        gains = {arm.estimator: one.gains for arm, one in arms.items() if arm[-1] == 1}
+        alone = read(f"{folder}/prediction.csv").query("group_size == 1")
+        pairs = gains, alone.set_index("estimator").predicted_gain_ratio
+        law = read(f"{folder}/law.csv").iloc[-1]
+        yield {
+            "the constant in": words,
+            "steps": str(settings.steps[-1]),
+            **constant_of(study),
+            "power of 1 + E": interval(law, "power"),
+            "vanilla over it, predicted": over_constant("vanilla", *pairs),
+            "logits over it, predicted": over_constant("logits", *pairs),
+        }
+
+
+@table
+def training_in_short() -> Iterable[Row]:
+    """Give what trainings gained over GRPO-type's at G = 8, a study a row."""
+    for study, words in STUDIES.items():
+        of_arm = {(row["arm"], row["G"]): row for row in trained_arms(study)}
+        others = {"no baseline": ("vanilla", "1"), "size alone, 4": ("GRPO-type", "4")}
+        steps = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml").steps
+        one = constant_of(study)
+        yield {
+            "": words,
+            "steps": str(steps[-1]),
+            "predicted": one["predicted"],
+            "constant": one["trained prompts"],
+            "held-out prompts": one["held-out prompts"],
+            **{
+                head: of_arm[arm]["trained prompts"] if arm in of_arm else ""
+                for head, arm in others.items()
+            },
+        }
