@@ -89,7 +89,8 @@ class Result(Analysis):
 
     def _repr_html_(self) -> str:
         table = self.mse[["estimator", "group_size", "mse", "mse_low", "mse_high", "law"]]
-        return f"<pre>{escape(repr(self))}</pre>{table.to_html(index=False)}"
+        page = table.to_html(index=False, float_format="{:.4g}".format)
+        return f"<pre>{escape(repr(self))}</pre>{page}"
 
     @property
     def held(self) -> bool:

@@ -7,6 +7,7 @@ import ast
 import base64
 import io
 import json
+import os
 import sys
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
@@ -60,8 +61,9 @@ def execute(path: Path) -> list[list[dict[str, Any]]]:
 
 def main(path: Path) -> None:
     """Write the outputs into the notebook."""
-    # Screens name the next command as it was called.
+    # Screens name the next command as it was called; numbers are those of one thread.
     sys.argv[0] = "mse-lab"
+    os.environ["OMP_NUM_THREADS"] = "1"
     notebook = json.loads(path.read_text())
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for count, (cell, outputs) in enumerate(zip(code, execute(path), strict=True), 1):
