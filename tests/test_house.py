@@ -153,6 +153,7 @@ EACH = """
 import sys
 import mse_lab
 
+sys.modules["huggingface_hub"] = None  # As where it is not installed.
 heavy = {"numpy", "pandas", "torch", "matplotlib"} & {*sys.modules}
 assert not heavy, f"import mse_lab: {heavy}"
 assert mse_lab.rollouts("probes/notebooks/rollouts.jsonl").summary["prompts"]
@@ -163,6 +164,7 @@ result.mse, result.claims(), result.advise()
 
 import run_mse
 
+assert run_mse.main(["advise", "demo", "--out", sys.argv.pop(1)]) == 0
 for line in sys.argv[1:]:
     status = run_mse.main(line.split())
     if status != bool(line) * 2:
@@ -172,8 +174,15 @@ for line in sys.argv[1:]:
 """
 
 
-def test_no_torch_where_no_model_is_needed():
+def test_no_torch_where_no_model_is_needed(tmp_path):
     """Not from logs and pools, not for what only looks or is refused without a model."""
-    words = [sys.executable, "-c", EACH, "", *REFUSED_EARLY.strip().splitlines()]
+    words = [
+        sys.executable,
+        "-c",
+        EACH,
+        str(tmp_path),
+        "",
+        *REFUSED_EARLY.strip().splitlines(),
+    ]
     done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

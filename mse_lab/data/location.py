@@ -17,11 +17,6 @@ from filecmp import dircmp
 from pathlib import Path
 from typing import Any, Literal
 
-import huggingface_hub
-from huggingface_hub import errors
-
-# The base of the HTTP client's errors, whichever client this version of the Hub's uses.
-from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 from tqdm import tqdm
 
 from mse_lab.errors import LONGEST_QUOTE, InputError, ProcessLost, in_short, shorten
@@ -106,7 +101,11 @@ class Location:
     def cached(self, file: str) -> Path | None:
         """Find one of its files in the local cache, or None."""
         try:
-            path = huggingface_hub.try_to_load_from_cache(
+            from huggingface_hub import errors, try_to_load_from_cache
+        except ImportError:  # Then nothing was measured here, and nothing is compared.
+            return None
+        try:
+            path = try_to_load_from_cache(
                 self.name, file, revision=self.revision, repo_type=self.kind
             )
         except errors.HFValidationError:
@@ -133,6 +132,11 @@ class Location:
         return self._fetch([*MODEL_FILES, OTHER_WEIGHTS])
 
     def _fetch(self, patterns: list[str] | None) -> Path:
+        import huggingface_hub
+
+        # The base of the HTTP client's errors, whichever client this version uses.
+        from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
         known = self.cached("config.json" if self.kind == "model" else "README.md")
         try:
             folder = huggingface_hub.snapshot_download(
