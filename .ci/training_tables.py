@@ -87,32 +87,32 @@ def power_at_one_rate() -> Iterable[Row]:
             }
 
 
+def gains_after_steps(gains: pd.DataFrame, head: str, column: str) -> Iterable[Row]:
+    """Give gains over those of a study's base, after each number of its steps."""
+    for value, rows in gains.groupby(column):
+        by_step = rows.set_index("step")
+        yield {
+            head: str(value),
+            "predicted": f"{by_step.predicted_gain_ratio.iloc[0]:.2f}",
+            **{
+                f"after {step} steps": interval(row, "gain_ratio")
+                for step, row in by_step.iterrows()
+            },
+        }
+
+
 @table
 def advised_size() -> Iterable[Row]:
     """Give the gain at TRL's default size over that at the advised one."""
     gains = read("advised-size/comparison.csv").query("group_size == 8")
-    for count, rows in gains.groupby("completions_per_step"):
-        by_step = rows.set_index("step")
-        yield {
-            "N": str(count),
-            "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
-            "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
-            "after 12 steps": interval(by_step.loc[12], "gain_ratio"),
-        }
+    return gains_after_steps(gains, "N", "completions_per_step")
 
 
 @table
 def pretrained_gains() -> Iterable[Row]:
     """Give gains of the pretrained model over that at G = 4."""
     gains = read("training-law-smollm2/comparison.csv").query("group_size != 4")
-    for size, rows in gains.groupby("group_size"):
-        by_step = rows.set_index("step")
-        yield {
-            "G": str(size),
-            "predicted": f"{by_step.loc[4, 'predicted_gain_ratio']:.2f}",
-            "after 4 steps": interval(by_step.loc[4], "gain_ratio"),
-            "after 8 steps": interval(by_step.loc[8], "gain_ratio"),
-        }
+    return gains_after_steps(gains, "G", "group_size")
 
 
 ARMS = {

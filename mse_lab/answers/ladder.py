@@ -71,9 +71,8 @@ class LadderRow(NamedTuple):
     alpha: float | None  # Of a baseline alpha + lambda m; None for another loss.
     lam: float | None
     cost: Estimate  # Over yours, 1 in the first row.
-    in_epochs: (
-        Estimate  # The same where whole epochs cancel c1; of a biased loss GRPO-type's.
-    )
+    # The same where whole epochs cancel c1; GRPO-type's in the place of a biased loss's.
+    in_epochs: Estimate
     progress: tuple[Made, ...]  # At N, if known, and at `STEPS`.
     typed: str | None  # What to set; None with `why`.
     why: str | None
