@@ -9,6 +9,7 @@ of that name gives its rows. `--check` writes nothing, and fails where a page di
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -22,10 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import training_tables  # noqa: F401 (its tables are kept by their names)
 from table_cells import RESULTS, ROOT, TABLES, Row, interval, read, table
 
+from mse_lab.answers.statements import judge_runs
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.loss import find_aims
 from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.results.finished_run import read_run
 from mse_lab.results.tables import restore_moments
 
 FORMS = {
@@ -41,6 +44,7 @@ SMALL = [
     for family in ("tiny", "lenient", "worked")
     for form in ("base", "instruct", "icl")
 ]
+RUNS = [*(f"smollm2/{form}" for form in FORMS), *SMALL]
 
 
 def ratios_of(run: str, *cells: tuple[str, int]) -> list[str]:
@@ -52,6 +56,25 @@ def ratios_of(run: str, *cells: tuple[str, int]) -> list[str]:
 def mean_value(run: str) -> str:
     """Format the mean reward of a run's prompts."""
     return f"{read(f'{run}/prompts.csv').value.mean():.2f}"
+
+
+@table
+def claims_of_runs() -> Iterable[Row]:
+    """Count, over all committed runs, what `claims` says of each statement."""
+    claims = [claim for run in RUNS for claim in judge_runs([read_run(RESULTS / run)])]
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for claim in claims:
+        if claim.group_size is None and claim.verdict != "not tested":
+            key = claim.statement, claim.about.short
+            found.setdefault(key, Counter())[claim.verdict] += 1
+    for (name, says), counts in found.items():
+        against = set(counts) - {"holds", "undecided"}
+        yield {
+            f"statement, of {len(RUNS)} runs": f"{name}: {says}",
+            "holds": str(counts["holds"]),
+            "undecided": str(counts["undecided"]),
+            "against": ", ".join(f"{one} {counts[one]}" for one in sorted(against)),
+        }
 
 
 @table
@@ -84,7 +107,7 @@ def prompts_of(run: str) -> PromptTable:
 @table
 def worth_of_the_baseline() -> Iterable[Row]:
     """Give costs of the same error over GRPO-type's at G = 8, over random prompts."""
-    for run in [*(f"smollm2/{form}" for form in FORMS), *SMALL]:
+    for run in RUNS:
         prompts = prompts_of(run)
         of_grpo = find_aims(prompts, "grpo", range(2, 129))
         best = min(of_grpo, key=lambda size: float(of_grpo[size].noise[0]))
@@ -224,7 +247,7 @@ def premise_of_allocation() -> Iterable[Row]:
     Of prompts with 0 < p < 1 and a positive estimate of T = tr Sigma_oracle, completions in
     proportion to r_x give a variance of (sum r) (sum T/r), over P sum T if all have alike.
     """
-    for run in [*(f"smollm2/{form}" for form in FORMS), *SMALL]:
+    for run in RUNS:
         prompts = read(f"{run}/prompts.csv").query("0 < value < 1 and trace_oracle > 0")
         bernoulli_P, variance_P = prompts.value * (1 - prompts.value), prompts.trace_oracle
         correlation = np.corrcoef(np.log(bernoulli_P), np.log(variance_P))[0, 1]
