@@ -89,11 +89,18 @@ def size_name(advice: Advice) -> str:
 def _of_whom(advice: Advice) -> str:
     if advice.of_loss:
         return ""
-    why = ""
+    return " This is about GRPO-type's error; your loss's is not known."
+
+
+def say_why_not_yours(advice: Advice) -> str:
+    """Say why a run does not know the error of your own loss, where an advice would."""
     named = advice.setting.estimator != "unknown"
-    if advice.stopped is None and named and not advice.regime.binary:
-        why = ": of graded rewards a run keeps too few products, an advice alone keeps them"
-    return f" This is about GRPO-type's error, for your own loss's is not known here{why}."
+    if advice.of_loss or advice.stopped or not named or advice.regime.binary:
+        return ""
+    return (
+        "Your loss: of graded rewards a run keeps too few products, an advice alone keeps "
+        "them."
+    )
 
 
 def _keep(advice: Advice) -> str:
@@ -121,8 +128,8 @@ def _change(advice: Advice) -> str:
     if advice.completions_per_step is None:
         made = {one.completions_per_step: one.steps for one in advice.set_row.progress}
         large = 1 - made[LARGE_STEP].value
-        part = f"it is {NOT_KNOWN} how many" if math.isnan(large) else share(large)
-        text += f", {part} of the steps at {LARGE_STEP:,} completions each"
+        if not math.isnan(large):
+            text += f", {share(large)} of the steps at {LARGE_STEP:,} completions each"
     return f"{text}.{_of_whom(advice)}"
 
 
@@ -162,23 +169,29 @@ def advice_headline(advice: Advice) -> str:
 
 
 def say_setting(advice: Advice) -> str:
-    """Say what the verdict is about, and what it leaves out."""
+    """Say what the verdict is about."""
     setting = advice.setting
     trainer = TRAINERS[setting.trainer]
     given = "'s defaults (others: --config, --training)"
     if setting.given:
-        given = f" (as of {trainer.version})" if trainer.version else ""
+        given = f" {trainer.version}" if trainer.version else ""
     named = setting.named.replace("actor_rollout_ref.", "")
-    text = f"Judged: {trainer.title}{given}: {named}."
-    if setting.uncounted:
-        text += f" Not counted in: {', '.join(setting.uncounted)}."
-    return text
+    return f"Judged: {trainer.title}{given}: {named}."
+
+
+def say_uncounted(advice: Advice) -> str:
+    """Say which settings no number here allows for."""
+    uncounted = advice.setting.uncounted
+    return f"Not counted in: {', '.join(uncounted)}." if uncounted else ""
 
 
 def say_batch(advice: Advice) -> str:
-    """Say what else is typed with the size to set, where a step would have another N."""
+    """Say what else is typed with the size to set, where a step would have another N.
+
+    With a baseline the ladder says it.
+    """
     batch = advice.batches.get(advice.set_to)
-    if not batch:
+    if not batch or advice.baseline:
         return ""
     return f"A step keeps its {advice.completions_per_step:,} completions with {batch}."
 
@@ -314,16 +327,14 @@ def advice_parts(advice: Advice) -> list[Part]:
     warnings = Part(sentences=[f"warning: {text}" for text in warnings_of(advice)])
     if not advice.held:
         return [Part(sentences=[advice_headline(advice)]), warnings]
-    first = [
-        advice_headline(advice),
-        say_batch(advice),
-        say_setting(advice),
-        say_drawn(advice),
-    ]
+    answer = [advice_headline(advice), say_batch(advice), say_setting(advice)]
+    drawn = [say_uncounted(advice), say_drawn(advice)]
     if advice.setting.elsewhere:  # Prices are those of the mean reward.
-        return [Part(sentences=[*filter(None, first)]), warnings]
+        return [Part(sentences=[*filter(None, answer + drawn)]), warnings]
     about = [
         say_where_it_is(advice),
+        *drawn,
+        say_why_not_yours(advice),
         say_noise(advice),
         say_prices(advice),
         say_regime(advice),
@@ -331,10 +342,9 @@ def advice_parts(advice: Advice) -> list[Part]:
         say_level(advice),
     ]
     return [
-        Part(sentences=[*filter(None, first)]),
+        Part(sentences=[*filter(None, answer)]),
         ladder_part(advice),
-        Part(sentences=[*lines_to_type(advice), say_what_changes_it(advice)]),
-        Part(sentences=[""]),
+        Part(sentences=[*lines_to_type(advice), "", say_what_changes_it(advice)]),
         steps_table(advice),
         Part(sentences=[*filter(None, about)]),
         warnings,

@@ -314,7 +314,7 @@ def test_what_is_typed_with_a_size_keeps_the_completions_of_a_step(
     found = make_advice(evidence(known[1], setting))
     assert (found.verdict, found.ladder[1].group_size) == ("change", 4)
     text = advice_text(found).replace("\n", " ")
-    assert ("A step keeps its" in text) == bool(changed)
+    assert bool(found.batches) == bool(changed)
     for group, line in found.batches.items():
         typed = dict(re.findall(r"(?:--)?([\w.]+)[= ](\d+)", line))
         again = read_training(used | {size: group} | typed)

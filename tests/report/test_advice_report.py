@@ -101,8 +101,8 @@ def advice(known):
         (
             {"verdict": "keep", "set_to": 8, "at_most": 0.041, "of_loss": False},
             "Keep num_generations = 8: it needs at most 5% more completions for the same "
-            "error than the best. This is about GRPO-type's error, for your own loss's is "
-            "not known here.",
+            "error than the best. This is about GRPO-type's error; your loss's is not "
+            "known.",
         ),
         (
             {"verdict": "keep", "set_to": 8, "at_most": math.inf},
@@ -151,7 +151,7 @@ def test_the_screen(advice):
     assert len(text.splitlines()) <= 36
     assert plain(text).startswith(f"{advice_headline(advice)} Judged: TRL's defaults")
     given = replace(advice, setting=advice.setting._replace(given=True))
-    assert " Judged: TRL (as of 1.16): num_generations" in plain(advice_text(given))
+    assert " Judged: TRL 1.16: num_generations" in plain(advice_text(given))
     found = replace(advice, warnings=(f"94.7% were cut: {'raise it ' * 30}".strip(),))
     assert plain(advice_text(found)).endswith(f"warning: {found.warnings[0]}")
     for width in (80, 100):
@@ -328,14 +328,24 @@ def test_a_line_each_and_why_there_is_none(known, completions):
 
 def test_a_run_says_why_it_does_not_know_the_own_loss(advice):
     """Only where a sample would: not of a loss that nobody names."""
-    why = ": of graded rewards a run keeps too few products"
+    why = "Your loss: of graded rewards a run keeps too few products"
     unnamed = advice.setting._replace(estimator="unknown")
     for changes, said in (
         ({"stopped": None}, True),
-        ({"stopped": "regret"}, False),
+        ({"stopped": "regret", "completions": 768, "differentiated": 700}, False),
         ({"stopped": None, "setting": unnamed}, False),
     ):
         for binary in (False, True):
             regime = advice.regime._replace(binary=binary)
             one = replace(advice, of_loss=False, regime=regime, **changes)
-            assert (why in advice_headline(one)) == (said and not binary)
+            assert (why in plain(advice_text(one))) == (said and not binary)
+
+
+def test_what_else_is_typed_is_said_once(advice):
+    """With a baseline by the ladder; of a size alone after the verdict."""
+    batch = "per_device_train_batch_size=64"
+    typed = f"A step keeps its 64 completions with {batch}."
+    sized = replace(advice, completions_per_step=64, batches={4: batch})
+    assert typed in plain(advice_text(sized))
+    with_baseline = replace(sized, baseline=SetBaseline(0.1, 0.2))
+    assert batch not in plain(advice_text(with_baseline)).partition("Steps at")[0]

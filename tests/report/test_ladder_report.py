@@ -1,10 +1,17 @@
 """The ladder on the screen: whole, short, each number once."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mse_lab.answers.advice import make_advice
+from mse_lab.answers.advice_evidence import evidence_of_run
+from mse_lab.config.schema import Training
+from mse_lab.config.training import find_setting
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.ladder_report import (
     ladder_part,
@@ -13,6 +20,13 @@ from mse_lab.report.ladder_report import (
     say_what_changes_it,
     steps_table,
 )
+from mse_lab.results.finished_run import read_run
+from populations import POPULATION, choose, evidence_of, population
+
+RESULTS = Path(__file__).parents[2] / "results"
+POOLS = [
+    path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.glob("*/*/pools.npz")
+]
 
 
 @pytest.fixture
@@ -38,6 +52,59 @@ def test_the_answer_stands_before_the_details(advice, completions):
     assert text.index("") <= 14
     rows = [line.partition(":")[0] for line in text[: text.index("")]]
     assert {"yours", "size", "trainer", "best"} <= {*rows}
+
+
+VERL = {"trainer": "verl", "actor_rollout_ref.rollout.n": 8}
+TRAININGS = [
+    {},
+    {"completions_per_step": 64},
+    {"completions_per_step": 1024},
+    {"loss_type": "sapo"},  # Whose error is not known.
+    {
+        **{"per_device_train_batch_size": 64, "gradient_accumulation_steps": 4},
+        **{"num_generations": 8, "loss_type": "dr_grpo", "scale_rewards": "none"},
+        **{"beta": 0.04, "learning_rate": 1e-6, "num_train_epochs": 3},
+    },
+    {"trainer": "rloo"},
+    {"trainer": "rloo", "num_generations": 2, "per_device_train_batch_size": 64},
+    VERL,
+    VERL | {"completions_per_step": 1024},
+    {"trainer": "other", "G": 8, "estimator": "grpo"},
+    {"trainer": "other", "G": 1, "estimator": "vanilla"},
+]
+LINES = 14
+
+
+def answer_of(evidence):
+    """What stands before the details, which begin behind an empty line."""
+    lines = advice_text(make_advice(evidence)).splitlines()
+    return lines[: lines.index("")]
+
+
+def settings_of(probe=None):
+    return [find_setting(Training(**{"trainer": "trl"} | one), probe) for one in TRAININGS]
+
+
+@pytest.mark.parametrize("name", sorted(POOLS))
+def test_every_committed_run_answers_in_fourteen_lines(name):
+    run = read_run(RESULTS / name)
+    for setting in (run.setting, *settings_of(run.probe)):
+        answer = answer_of(evidence_of_run(run, setting))
+        assert len(answer) <= LINES, "\n".join(answer)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize("prompts", [12, 60])
+def test_a_sample_answers_in_fourteen_lines(graded, prompts):
+    """Of rewards that are graded a few completions do not tell every loss's error."""
+    rng = np.random.default_rng(prompts)
+    design = choose(population(rng), rng.integers(0, POPULATION, prompts))
+    rewards_PC = design.reward_PC + graded * rng.random(design.reward_PC.shape)
+    samples = Samples.of(replace(design, reward_PC=rewards_PC).sample(rng, 12))
+    for setting in settings_of():
+        completions = setting.completions_per_step or 0
+        answer = answer_of(evidence_of(samples, setting, completions))
+        assert len(answer) <= LINES, "\n".join(answer)
 
 
 def test_rows_that_are_one_stand_once(advice):
