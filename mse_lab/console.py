@@ -1,17 +1,22 @@
-"""The console: what a command says on standard error, and how an error ends it.
+"""The console: what a command says on standard error; however it ends, in one line.
 
-Its imports at the top are what Python itself has loaded already: `commands/process.py`
-needs this file before all other imports.
+- Ctrl-C ends the process at once, whatever it is doing. As an exception it could be
+  swallowed by a library, or become another error; and nothing on the disk needs a clean-up.
+- All errors pass through `ending`: the user's, the system's, and unexpected ones.
+
+`set_up_console` runs before all other imports, so those at the top are light.
 """
 
 import errno
+import io
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from mse_lab.errors import InputError, install, one_line, shorten
 from mse_lab.project import PROJECT
@@ -35,16 +40,6 @@ COMMAND_NAME = Path(COMMAND_PREFIX.split()[-1]).name
 INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
 CLEAR = "\r\x1b[K"  # Clears the line of a terminal that the cursor is in.
-
-# Packages that every installation has, and the remedy where one is missing.
-REQUIRED = {
-    *("numpy", "statsmodels", "seaborn", "matplotlib", "pandas", "pyarrow"),
-    *("scipy", "tqdm", "pydantic", "yaml", "filelock", "jinja2"),
-}
-INSTALL = (
-    "use .venv/bin/mse-lab, which make figure4 sets up, or install what is needed: "
-    "pip install -e ."
-)
 
 # Packages of extras, by the extra that a message names if a command needs it.
 EXTRAS = {
@@ -128,9 +123,9 @@ def ending(error: BaseException) -> Ending:
         return Ending(INPUT_ERROR, str(error))
     if isinstance(error, KeyboardInterrupt):
         return Ending(INTERRUPTED, INTERRUPTED_LINE)
-    if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED | EXTRAS.keys():
+    if isinstance(error, ModuleNotFoundError) and error.name:
         # Such as when the project's environment is not active.
-        remedy = INSTALL if error.name in REQUIRED else install(EXTRAS[error.name])
+        remedy = install(EXTRAS.get(error.name))
         line = f"no package {error.name} in {sys.executable}; {remedy}"
         return Ending(INPUT_ERROR, line)
     if isinstance(error, MemoryError):
@@ -154,3 +149,64 @@ def writing(path: Path) -> Iterator[None]:
             f"{shorten(str(path))}: cannot be written: {error.strerror}; allow it, or "
             "choose another folder"
         ) from None
+
+
+def _interrupt(*_: object) -> None:
+    # From now on Ctrl-C does nothing.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not started_by_torchrun() or os.environ.get("RANK") == "0":
+        begin = CLEAR if os.isatty(2) else ""
+        with suppress(OSError):
+            # Not through the stream, which may be in the middle of a write.
+            os.write(2, f"{begin}{COMMAND_NAME}: {INTERRUPTED_LINE}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def _keep_apart() -> TextIO:
+    """Keep standard output for what this process prints; its children's goes to the screen.
+
+    So it is one document where it is read by a program, whatever a reward may start.
+    """
+    screen = os.fdopen(os.dup(1), "w", encoding=getattr(sys.stdout, "encoding", None))
+    os.dup2(2, 1)
+    return screen
+
+
+def set_up_console() -> None:
+    """Let Ctrl-C end this process at once, and show what a screen's encoding lacks."""
+    if "--json" in sys.argv:
+        with suppress(OSError):  # Either of them may be closed.
+            sys.stdout = _keep_apart()
+    # A process that a shell starts in the background ignores Ctrl-C, and goes on so.
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
+        signal.signal(signal.SIGINT, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None stands for a closed one.
+            # By lines, so that those about a finished run are not lost with the next run.
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
+
+
+def exit_status_of(command: Callable[[], int]) -> int:
+    """Run a command; return its exit status, whatever happens.
+
+    An unexpected error leaves its traceback in a file that the last line names.
+    """
+    try:
+        status = command()
+    except BrokenPipeError:  # Whoever reads, such as `head`, has seen enough.
+        status = 0
+    except BaseException as error:
+        # Libraries also raise errors that are no Exception.
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            status = error.code
+        else:
+            status, line = ending(error)
+            complain(line)
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        # The command is done, so Ctrl-C shall change nothing while Python exits.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        print(end="", flush=True)
+    except OSError:  # When Python exits, what a lost screen did not take goes there, too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return status

@@ -86,13 +86,13 @@ class ProcessLost(RuntimeError):
     """Another process of the run, or torchrun, is gone."""
 
 
-def install(extra: str) -> str:
-    """Say how an extra of this package is installed; it is on no index.
+def install(extra: str | None) -> str:
+    """Say how this package is installed with an extra, or alone; it is on no index.
 
     >>> install("measure")
     "pip install '.[measure]' in the clone"
     """
-    return f"pip install '.[{extra}]' in the clone"
+    return f"pip install '.{f'[{extra}]' if extra else ''}' in the clone"
 
 
 def listed(names: Sequence[str], longest: int = LONGEST_QUOTE) -> str:

@@ -43,7 +43,7 @@ MAY_IMPORT["api.rollouts"] = GROUND | {"logs", "report"}
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
-MAY_IMPORT["__main__"] = {"commands"}
+MAY_IMPORT["__main__"] = {"commands", "console"}
 
 TORCH = {"torch", "transformers", "peft", "accelerate", "safetensors", "trl"}
 MODEL_SIDE = {"policy", "scores", "run", "trl"}

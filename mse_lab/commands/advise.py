@@ -164,13 +164,12 @@ def _show_lines(
     arguments: Namespace, what: str, advices: Mapping[str, Advice | str]
 ) -> None:
     from mse_lab.report.advice_report import advice_lines, advice_list
-    from mse_lab.report.rendering import screen_width
 
     show_status()
     if arguments.json:
         print(advice_list(what, advices))
     else:
-        print(advice_lines(what, advices, screen_width()))
+        print(advice_lines(what, advices))
 
 
 def measure_until_answered(arguments: Namespace, processes: Processes) -> int:

@@ -66,10 +66,10 @@ def execute(arguments: Namespace) -> int:
 
 
 def _screen(rows: Sequence[Compared]) -> str:
-    from mse_lab.report.rendering import as_text, screen_width
+    from mse_lab.report.rendering import as_text
 
     by_run = {row.run: [one for one in rows if one.run == row.run] for row in rows}
-    return as_text([_part(*each) for each in by_run.items()], screen_width())
+    return as_text([_part(*each) for each in by_run.items()])
 
 
 def _part(run: str, rows: Sequence[Compared]) -> Part:

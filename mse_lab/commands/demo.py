@@ -35,9 +35,8 @@ def execute(arguments: Namespace) -> int:
     """Print the answer, and what to type next; write nothing."""
     from mse_lab.answers.advice_files import restore_advice
     from mse_lab.report.advice_report import advice_text
-    from mse_lab.report.rendering import screen_width
 
     folder = EXAMPLES / RUN
-    print(advice_text(restore_advice(folder / "advice.json"), width=screen_width()))
+    print(advice_text(restore_advice(folder / "advice.json")))
     print(NEXT.format(folder=folder), end="")
     return 0

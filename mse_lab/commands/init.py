@@ -35,7 +35,6 @@ def execute(arguments: Namespace) -> int:
     """Write the probe."""
     from mse_lab.data.new_probe import Wanted, write_new
     from mse_lab.formatting import wrap
-    from mse_lab.report.rendering import screen_width
 
     given = {"problem": arguments.problem, "answer": arguments.answer}
     wanted = Wanted(
@@ -47,5 +46,5 @@ def execute(arguments: Namespace) -> int:
     )
     said = write_new(arguments.model, arguments.prompts, arguments.out, ROOT, wanted)
     for line in said.splitlines():
-        print(wrap(line, screen_width(), indent=6))
+        print(wrap(line, indent=6))
     return 0

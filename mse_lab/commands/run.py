@@ -66,7 +66,7 @@ NEXT = ("figure", "advise", "report")
 
 def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print how a run ended, and its answer; other commands find the run by `name`."""
-    from mse_lab.report.rendering import Part, as_text, screen_width
+    from mse_lab.report.rendering import Part, as_text
     from mse_lab.report.run_screen import describe_completions, ratio_part
     from mse_lab.results.checks import none_failed, summary
     from mse_lab.results.finished_run import read_tables
@@ -82,7 +82,7 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
         summary(outcome.checks),
     ]
     parts = [Part(sentences=lines), ratio_part(read_tables(folder).mse)]
-    print(as_text(parts, screen_width()))
+    print(as_text(parts))
     for begin, command in zip(("next:", "     ", "     "), NEXT, strict=True):
         print(f"{begin} {COMMAND_PREFIX} {command} {name}")
     if not none_failed(outcome.checks):

@@ -15,7 +15,6 @@ from mse_lab.config.trainers import TRAINERS
 from mse_lab.formatting import (
     NONE,
     NOT_KNOWN,
-    WIDTH,
     number,
     share,
     times,
@@ -33,7 +32,7 @@ from mse_lab.report.ladder_report import (
     steps_table,
     unit_of,
 )
-from mse_lab.report.rendering import Part, as_text, screen_width
+from mse_lab.report.rendering import Part, as_text
 
 # A bound of the regret from which on it says nothing.
 LARGE = 1.0
@@ -351,9 +350,9 @@ def advice_parts(advice: Advice) -> list[Part]:
     ]
 
 
-def advice_text(advice: Advice, width: int = WIDTH) -> str:
+def advice_text(advice: Advice) -> str:
     """Say the advice on one screen."""
-    return f"{as_text(advice_parts(advice), width)}\n"
+    return f"{as_text(advice_parts(advice))}\n"
 
 
 def json_values(advice: Advice) -> dict[str, Any]:
@@ -365,7 +364,7 @@ def say_advice(advice: Advice, *, as_json: bool) -> str:
     """Write what a command prints: JSON, or the screen."""
     if as_json:
         return json.dumps(json_values(advice), indent=2)
-    return advice_text(advice, screen_width()).rstrip()
+    return advice_text(advice).rstrip()
 
 
 # An advice, or why there is none, by the step or the folder that it is of.
@@ -392,7 +391,7 @@ def _row(label: str, advice: Advice | str, completions: int | None) -> list[str]
     return [label, reward, best, *made, _verdict(advice)]
 
 
-def advice_lines(what: str, advices: Advices, width: int = WIDTH) -> str:
+def advice_lines(what: str, advices: Advices) -> str:
     """Lay out a line for each advice, headed by `what`; then why others are none."""
     steps = {
         one.completions_per_step for one in advices.values() if not isinstance(one, str)
@@ -403,7 +402,7 @@ def advice_lines(what: str, advices: Advices, width: int = WIDTH) -> str:
     rows = [_row(*item, completions) for item in advices.items()]
     align = (">" if what == "step" else "<") + ">" * (len(heads) - 2) + "<"
     refused = [f"{at}: {one}" for at, one in advices.items() if isinstance(one, str)]
-    return as_text([Part(rows=rows, heads=heads, align=align), Part("", refused)], width)
+    return as_text([Part(rows=rows, heads=heads, align=align), Part("", refused)])
 
 
 def advice_list(what: str, advices: Advices) -> str:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from mse_lab.console import columns
 from mse_lab.formatting import WIDTH, table, wrap
 
 PAGES = Environment(
@@ -22,11 +21,6 @@ PAGES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-
-
-def screen_width() -> int:
-    """Columns that a text may take: the terminal's, 100 at most; 80 where there is none."""
-    return min(columns() or WIDTH, 100)
 
 
 class Part(NamedTuple):

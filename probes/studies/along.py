@@ -21,9 +21,9 @@ from pydantic import Field
 from transformers import TrainerCallback
 
 import mse_lab
-from mse_lab.commands.process import exit_status_of
 from mse_lab.config.probe_files import parse_as
 from mse_lab.config.schema import Section
+from mse_lab.console import exit_status_of
 from mse_lab.records.plain_text import parse_yaml, read_text
 from mse_lab.run.processes import lock
 from probes.studies.training_design import Run, Trained, load_settings, runs_of

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mse_lab.commands.process import exit_status_of
+from mse_lab.console import exit_status_of
 from mse_lab.data.prompts import load_prompts
 from mse_lab.errors import InputError
 from mse_lab.project import PROJECT

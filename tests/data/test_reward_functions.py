@@ -210,6 +210,7 @@ def reward(completions, answer, **columns):
 # A command that only rewards completions, for which no torch is imported.
 START = """
 import json
+from mse_lab.__main__ import start
 from mse_lab.commands import cli
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.rewards import load_reward, reward_completions
@@ -220,7 +221,7 @@ def graded():
     print(json.dumps(found.values_N.tolist()))
 
 cli.main = graded
-cli.start()
+start()
 """
 
 

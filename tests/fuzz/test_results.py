@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 import run_mse
 from mse_lab.arrays import LARGEST
-from mse_lab.report.probe_list import list_probes
 from mse_lab.results import inventory
 from mse_lab.results.files import write_file
 
 FILES = sorted(inventory.READERS)
-COMMANDS = ["run", "bare", "figure", "figure --phase", "claims", "advise", "report"]
+COMMANDS = ["run", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.
 ARRAYS = {
@@ -97,9 +96,6 @@ def spoil(path, kind, *how):
 
 
 def put(command, project, folder):
-    if command == "bare":
-        list_probes(project, folder.parent)
-        return 0
     if command == "run":
         probe = project / "probes/small.yaml"
         return run_mse.main(["run", str(probe), "--out", str(folder.parent)])

@@ -10,8 +10,6 @@ import pytest
 
 import run_mse
 from mse_lab.errors import InputError
-from mse_lab.report.probe_list import list_probes
-from mse_lab.report.rendering import as_text
 from mse_lab.results import inventory
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
@@ -88,12 +86,6 @@ def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
     assert said.count("\n") == 1
 
 
-def test_the_list_says_so_and_goes_on(project, copy):
-    assert "  finished" in as_text([list_probes(project, copy.path.parent)])
-    DAMAGES["cut"](copy.file("checks.json"))
-    assert "  damaged:" in as_text([list_probes(project, copy.path.parent)])
-
-
 def test_a_fresh_start_measures_again(project, copy, capsys):
     expected = copy.file("mse.csv").read_bytes()
     for name in ("mse.csv", "pools.npz", "config.yaml", "checkpoint.json"):
@@ -163,7 +155,6 @@ def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeyp
 
 def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys):
     copy.file("mse.csv").unlink()
-    assert "  run makes it whole" in as_text([list_probes(project, copy.path.parent)])
     assert put("run", project, copy, "--set", "seed=5") == 2
     assert "belongs to another configuration (seed" in capsys.readouterr().err
     assert put("run", project, copy) == 0
@@ -174,7 +165,6 @@ def test_tables_without_raw_data_serve_the_figure(project, copy):
     """As they are committed; `run` measures them again."""
     for name in ("pools.npz", "errors.npz", "completions.jsonl"):
         copy.file(name).unlink()
-    assert "  tables only" in as_text([list_probes(project, copy.path.parent)])
     assert put("figure", project, copy) == 0
 
 

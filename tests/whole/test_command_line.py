@@ -7,8 +7,6 @@ from safetensors.torch import load_file, save_file
 
 import run_mse
 from mse_lab.policy import sampling
-from mse_lab.report.probe_list import list_probes
-from mse_lab.report.rendering import as_text
 
 
 def test_a_failed_check_ends_with_1_after_writing(
@@ -32,14 +30,6 @@ def test_a_failed_check_ends_with_1_after_writing(
     assert (folder / "mse.csv").exists()
     # So it is found, and told again.
     assert run_mse.main(words) == 1
-
-
-def test_the_list_says_what_stands(project, tmp_path):
-    copy = shutil.copytree(project, tmp_path / "copy")
-    probe = copy / "probes/small.yaml"
-    probe.write_text(json.dumps(json.loads(probe.read_text()) | {"seed": 1}))
-    assert "another configuration" in as_text([list_probes(copy, copy / "results")])
-    assert "not run" in as_text([list_probes(copy, tmp_path)])
 
 
 def test_what_has_changed_is_noticed(write_probe, checkpoint, tmp_path, carry_out, refused):
