@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 import run_mse
 from models import write_checkpoint
-from populations import alike_prompts, known_run
+from simulated import alike_prompts, known_run
 
 # The inputs are the same on every machine, and none fails for its seconds on a busy one.
 UNCHECKED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -1,20 +1,32 @@
-"""Pools drawn from known distributions, without a model: exact truths at no cost.
+"""Simulated prompts of known laws, pools and tables of them: exact truths at no cost.
 
 Each prompt has C kinds of completions with probabilities, scores of mean zero in a few
 dimensions and rewards; right completions have smaller scores, as in language models.
 """
 
+import math
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 
 import numpy as np
 
+from mse_lab.answers.advice_evidence import ask, evidence_of_samples
 from mse_lab.api.measure import analyse
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.training import DEFAULT
+from mse_lab.mse.constants import Constants, find_constants
+from mse_lab.mse.decomposition import without_diagonal
+from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.mse.pools import Pools
+from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.samples import Samples
 
 KINDS, DIMENSIONS = 12, 6
+POPULATION, PROMPTS = 4000, 60
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,15 @@ def with_rewards(pools, change):
     return replace(pools, rewards_PN=own, reference_rewards_PN=reference)
 
 
+def norms_only(pools, prompts=slice(None)):
+    """Forget the products between completions of some prompts."""
+    gram = pools.gram_PKGG.copy()
+    index = np.arange(gram.shape[-1])
+    gram[prompts] = np.nan
+    gram[..., index, index] = pools.gram_PKGG[..., index, index]
+    return replace(pools, gram_PKGG=gram)
+
+
 def make_sample(rewards_N, score_ND, scored_K):
     """The sample of one prompt by the scores of all its completions."""
     score_KD = score_ND[scored_K]
@@ -141,3 +162,244 @@ def make_design(rng, prompts=60, values=(0.1, 0.9)):
     score = size * rng.standard_normal((prompts, KINDS, DIMENSIONS))
     score -= (probability[..., None] * score).sum(1, keepdims=True)
     return Design(probability, score, right.astype(float))
+
+
+def with_values(rng, value_P, tails=0.0):
+    """Make prompts whose chances of being right are these; scores are e^(tails N) long."""
+    prompts = len(value_P)
+    probability = rng.dirichlet(np.ones(KINDS), size=prompts)
+    right = probability.cumsum(-1) <= value_P[:, None]
+    none = ~right.any(-1)
+    right[none, 0] = True
+    rest = probability[none, 1:] / probability[none, 1:].sum(-1, keepdims=True)
+    probability[none, 1:] = rest * (1 - value_P[none, None])
+    probability[none, 0] = value_P[none]
+    size = np.where(right, 1.0, 2.0) * np.exp(tails * rng.standard_normal(right.shape))
+    score = size[..., None] * rng.standard_normal((prompts, KINDS, DIMENSIONS))
+    score -= (probability[..., None] * score).sum(1, keepdims=True)
+    return Design(probability, score, right.astype(float))
+
+
+def make_prompts(seed, value_P, kinds=KINDS, tails=0.0, right=0.5, shared=2.0, spread=1.0):
+    """Make prompts of given values with a part of the gradient in common.
+
+    Args:
+        seed: Of all draws.
+        value_P: About the chance of being right: the most kinds that fit below it are.
+        kinds: Kinds of completions of each prompt.
+        tails: Log-normal spread of the scores' lengths, of all prompts or of each.
+        right: Length of right completions' scores over that of wrong ones.
+        shared: Length of the common part along the centred reward.
+        spread: Of the Dirichlet distribution of the kinds' chances; small for few kinds.
+    """
+    rng = np.random.default_rng(seed)
+    value_P1 = np.asarray(value_P)[:, None]
+    wanted = rng.dirichlet(np.full(kinds, spread), size=len(value_P))
+    is_right = wanted.cumsum(-1) <= value_P1
+    is_right[:, 0], is_right[:, -1] = True, False
+    # The chances of right and of wrong kinds add up to V and 1 - V.
+    total = np.where(
+        is_right,
+        np.where(is_right, wanted, 0).sum(-1, keepdims=True) / value_P1,
+        np.where(is_right, 0, wanted).sum(-1, keepdims=True) / (1 - value_P1),
+    )
+    probability = wanted / total
+    tail_P1 = np.broadcast_to(tails, value_P1.shape[:1])[:, None]
+    size = 2 * np.exp(tail_P1 * rng.standard_normal(is_right.shape))
+    size *= np.where(is_right, right, 1.0)
+    score = size[..., None] * rng.standard_normal((*is_right.shape, DIMENSIONS))
+    score -= (probability[..., None] * score).sum(1, keepdims=True)
+    common = np.zeros((len(value_P), DIMENSIONS))
+    common[:, 0] = shared
+    return tilt(Design(probability, score, is_right * 1.0), common)
+
+
+def on_two_axes(
+    seed,
+    values,
+    prompts=PROMPTS,
+    radii=(1.0, 2.0),
+    tails=0.0,
+    right=1.0,
+    signal=0.2,
+    common=False,
+    scale=1.0,
+):
+    """Make prompts with scores W = s r f(Z) u + t v / 2, u and v orthonormal.
+
+    s, t = -1, 1 and the radii r have equal chances; f is 1, but `right` for right
+    completions; E[Z | t] = V + signal t. So g = signal v / 2, and ||W||^2 is independent of
+    Z where `right` is 1.
+
+    Args:
+        seed: Of all draws.
+        values: Least and largest V.
+        prompts: How many.
+        radii: The r of all prompts.
+        tails: They are multiplied by e^(tails N), each prompt's by its own.
+        right: Length of right completions' scores over that of wrong ones, of each prompt
+            or of all.
+        signal: How far t moves the chance of being right.
+        common: Whether v is that of the first prompt everywhere, so that c1 is zero.
+        scale: Multiplies all scores.
+    """
+    rng = np.random.default_rng(seed)
+    value_P = rng.uniform(*values, prompts)
+    axes_PDD = np.linalg.qr(rng.standard_normal((prompts, DIMENSIONS, DIMENSIONS)))[0]
+    u_PD, v_PD = np.moveaxis(np.where(common, axes_PDD[:1], axes_PDD)[:, :2], 1, 0)
+    s, which, t, z = np.array([*product((-1, 1), range(len(radii)), (-1, 1), (0, 1))]).T
+    radius_PR = radii * np.exp(tails * rng.standard_normal((prompts, len(radii))))
+    chance_PC = value_P[:, None] + signal * t
+    probability_PC = np.where(z == 1, chance_PC, 1 - chance_PC) / (4 * len(radii))
+    along_u = s * radius_PR[:, which]
+    along_u *= np.where(z == 1, np.broadcast_to(right, prompts)[:, None], 1.0)
+    score_PCD = along_u[..., None] * u_PD[:, None] + (t / 2)[:, None] * v_PD[:, None]
+    return Design(probability_PC, scale * score_PCD, np.tile(z * 1.0, (prompts, 1)))
+
+
+def tilt(design, step_PD):
+    """Add to the scores a step along the centred reward: g moves by Var(Z) times it."""
+    residual = design.reward_PC - design.mean(design.reward_PC)[:, None]
+    return replace(
+        design, score_PCD=design.score_PCD + residual[..., None] * step_PD[:, None]
+    )
+
+
+def population(rng, shared=2.0):
+    """Prompts whose gradients have a part in common."""
+    design = make_design(rng, prompts=POPULATION)
+    common = np.zeros((POPULATION, design.score_PCD.shape[-1]))
+    common[:, 0] = shared
+    return tilt(design, common)
+
+
+def with_gradient(design, gradient):
+    """Give every prompt this gradient, so that c1 = 0."""
+    variance = design.moments().variance
+    return tilt(design, (gradient - design.gradient_PD) / variance[:, None])
+
+
+def scaled(design, scale_P):
+    """Multiply the scores of each prompt."""
+    return replace(design, score_PCD=design.score_PCD * np.asarray(scale_P)[:, None, None])
+
+
+def choose(design, index):
+    return Design(*(getattr(design, name)[index] for name in vars(design)))
+
+
+def advise_on(pools):
+    """Advise from pools that are no run's."""
+    return analysed(pools, [4]).advise()
+
+
+def table_of(measured, size=math.inf):
+    """The table of prompts of a run's pools, or of samples."""
+    make = PromptTable.of_samples if isinstance(measured, Samples) else PromptTable.of_pools
+    return make(measured, size=size)
+
+
+PROBE = parse_probe({"model": {"path": "none"}, "prompts": {"source": "none"}}, "probe")
+
+
+def evidence_of(samples, setting=DEFAULT, completions=0, name="few", level=0.95):
+    """Few completions of each prompt as evidence on a training."""
+    question = ask(setting, level, completions=completions)
+    return evidence_of_samples(
+        name, PROBE, samples, setting, question, "budget", samples.prompts
+    )
+
+
+def sample(design, rng, reference=256, blocks=2, largest=16):
+    """Draw the prompts of a run, and its pools."""
+    index = rng.integers(0, design.prompts, PROMPTS)
+    return choose(design, index).draw(rng, reference, blocks, largest)
+
+
+@cache
+def known_run():
+    """A population, the pools of one run on it, and the advice."""
+    rng = np.random.default_rng(0)
+    design = population(rng)
+    pools = sample(design, rng, blocks=4, largest=64)
+    return design, pools, advise_on(pools)
+
+
+@cache
+def alike_prompts():
+    """Prompts that share the gradient: c1 = 0."""
+    design = make_design(np.random.default_rng(2), prompts=POPULATION)
+    # Elsewhere the scores that a given gradient needs would be huge.
+    design = choose(design, design.moments().variance > 0.1)
+    return with_gradient(design, 0.2)
+
+
+class _OneSample:
+    """All prompts alone, as samples of prompts: nothing is left out."""
+
+    def means(self, values_P):
+        return np.array([np.mean(values_P)])
+
+    def without_bias(self, ratio):
+        return ratio
+
+
+class ExactTable(PromptTable):
+    """The table of prompts that are all there are, from their exact moments."""
+
+    @classmethod
+    def of(cls, design):
+        gradient_PD, prompts = design.gradient_PD, design.prompts
+        return cls(
+            moments=design.moments(),
+            products_PP=without_diagonal(gradient_PD @ gradient_PD.T),
+            gradient_noise_P=np.zeros(prompts),
+            binary=set(np.unique(design.reward_PC)) <= {0, 1},
+            size=prompts,
+        )
+
+    @property
+    def prompt_samples(self):
+        return _OneSample()
+
+    def mean_products(self, left_P, right_P):
+        products_PP = self.products_PP + np.diag(self.gradient2_P)
+        return np.array([left_P @ products_PP @ right_P / self.prompts**2])
+
+    @property
+    def samples(self):
+        ones = np.ones(self.prompts)
+        pairs = self.mean_products(ones, ones)
+        return find_constants(
+            lambda moment: np.array([np.mean(moment(self.moments))]), pairs, math.inf
+        )
+
+
+_ONE = _OneSample()
+
+
+def _alike(c2, c3, vanilla, gradient2):
+    """Moments of prompts that are all alike, with V = 1 and S = 1."""
+    weighted = (vanilla - c2 + 1) / 2
+    figures = (1.0, weighted, vanilla + gradient2, 1.0, c3 - gradient2, gradient2)
+    return Moments(*(np.full(60, figure) for figure in figures))
+
+
+class KnownTable(PromptTable):
+    """A table whose constants are known exactly, whichever prompt is left out."""
+
+    def __init__(self, c1, c2, c3, vanilla=1.0, gradient2=1.0):
+        figures = (c1, c2, c3, vanilla, 1.0, 1.0, gradient2)
+        samples = Constants(*(np.array([figure]) for figure in figures))
+        known = {"effective_prompts": math.inf, "size": math.inf, "bootstrap": None}
+        known |= {"products_PP": np.zeros((60, 60)), "halves": (), "binary": True}
+        known |= {"moments": _alike(c2, c3, vanilla, gradient2), "prompt_samples": _ONE}
+        self.__dict__ |= {"samples": samples, "half_samples": [], **known}
+
+    def statistic(self, figure):
+        return Statistic(float(self._evaluate(figure).item()), {}, {})
+
+    contributions = statistic
+
+    def knows_c1(self, level):
+        return self.constants.c1.item() > 0

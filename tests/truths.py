@@ -14,7 +14,6 @@ from itertools import combinations_with_replacement
 import numpy as np
 from scipy import optimize, stats
 
-from claimed_runs import is_true
 from mse_lab.answers import statements as s
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.statements import judge_run
@@ -254,7 +253,7 @@ class Truth:
         return float((value**size + (1 - value) ** size).mean())
 
 
-def of_fixed_prompts(result, truth: Truth, level: float) -> Iterator[Answer]:
+def of_fixed_prompts(result, truth: Truth) -> Iterator[Answer]:
     """MSE, law, ratios to the oracle's and scale-free MSE of a run's prompts; their rho."""
     exact = {
         key: truth.decomposed(find_estimator(key.estimator), key.group_size)
@@ -376,6 +375,29 @@ def _stated(claim, result, own: Truth, whole: Truth) -> float:
         for one in ("grpo", BASES[about])
     )
     return float(grpo / base)
+
+
+def is_true(about, moments, size=None):
+    """Whether a statement about one run is true by its prompts' moments; None if unknown.
+
+    Asymptotic statements, and those about no group size, are those for G to infinity.
+    """
+    trace, zeta = moments.trace_oracle.sum(), moments.zeta.sum()
+    vanilla, best = moments.constant_baseline(0.0).sum(), moments.trace_best.sum()
+    grpo = trace + zeta / ((size or math.inf) - 1)
+    correlated = not np.allclose(moments.best_baseline, moments.value, rtol=1e-6)
+    if about in (s.ON_AVERAGE, s.ON_EACH, s.GROUP_MEANS):
+        return None if correlated else True
+    if about in (s.ORDER, s.TRAININGS):
+        return None
+    if about is s.PROMPT_ONLY:
+        return bool(trace <= best * (1 + 1e-9))
+    if about is s.VANILLA:
+        return bool(trace < vanilla)
+    if about in (s.LARGE_GROUPS, s.NEAR_AT_8, s.NEAR_FROM_32):
+        limit = vanilla if about is s.LARGE_GROUPS else 1.05 * trace
+        return bool(max(grpo, trace) < limit) if size else None
+    return True
 
 
 def of_claims(result, own: Truth, whole: Truth) -> Iterator[Answer]:

@@ -25,16 +25,17 @@ from mse_lab.mse.rule import price_rungs
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_file
-from populations import (
+from simulated import (
     POPULATION,
     KnownTable,
     advise_on,
+    analysed,
     choose,
     evidence_of,
+    make_design,
     population,
     sample,
 )
-from simulated import analysed, make_design
 from truths import Truth
 
 LEVEL = 0.95

@@ -14,14 +14,11 @@ from scipy import stats
 from claimed_runs import (
     DESIGNS,
     LEVEL,
+    by_norms_only,
     draw,
-    evidence_of,
-    is_true,
-    norms_only,
     scores_that_agree_in_fours,
     scores_that_agree_in_large_groups,
     scores_with_a_mean,
-    take,
     wholes,
 )
 from mse_lab.answers import statements as s
@@ -29,9 +26,8 @@ from mse_lab.answers.claims import judge
 from mse_lab.errors import InputError
 from mse_lab.estimators.baselines import centred, grpo, vanilla
 from mse_lab.formatting import number
-from populations import scaled
-from simulated import Design, analysed
-from simulated import make_design as make_plain
+from simulated import analysed, choose, make_design, scaled
+from truths import is_true
 
 HOLDS, FAILS, OPEN, OUTSIDE = "holds", "fails", "undecided", "outside"
 ELSEWHERE, UNTESTED = "does not carry over", "not tested"
@@ -48,7 +44,7 @@ RUNS = {
     "means, quiet": lambda: scores_with_a_mean(draw("quiet")),
     "fours agree": lambda: scores_that_agree_in_fours(draw("fair")),
     "groups agree": lambda: scores_that_agree_in_large_groups(draw("fair")),
-    "norms only": lambda: norms_only(draw("fair", sizes=(4, 8))),
+    "norms only": lambda: by_norms_only(draw("fair", sizes=(4, 8))),
 }
 
 
@@ -99,7 +95,7 @@ def test_no_verdict_is_against_the_truth_of_an_enumerated_policy(name):
     """Of each statement and group size; seeds are fixed, the level is 0.99."""
     design = DESIGNS[name]
     pools = design.draw(np.random.default_rng(5), 1024, 4, 64)
-    run = evidence_of(name, pools, (4, 8, 32, 64), level=LEVEL)
+    run = analysed(pools, (4, 8, 32, 64), name, level=LEVEL, resamples=500)
     for claim in s.judge_run(run):
         truth = is_true(claim.about, design.moments(), claim.group_size)
         false = {True: (FAILS, ELSEWHERE, OUTSIDE), False: (HOLDS,)}.get(truth, ())
@@ -124,12 +120,12 @@ def test_the_order_of_runs(kinds, verdict):
 @pytest.mark.parametrize("kind", ["fair", "quiet", "loud"])
 def test_the_law_alone_does_not_contradict_the_replicates(kind):
     run = draw(kind, sizes=(4, 8, 32))
-    whole, by_law = (wholes(s.judge_run(one)) for one in (run, norms_only(run)))
+    whole, by_law = (wholes(s.judge_run(one)) for one in (run, by_norms_only(run)))
     for about, claim in by_law.items():
         assert {claim.verdict, whole[about].verdict} != {HOLDS, about.refuted}, about.name
     assert by_law[s.LAW].verdict == UNTESTED
     assert s.UNTESTED in by_law[s.LAW].sentence
-    other = replace(norms_only(draw("small", sizes=(4, 8, 32))), name="b")
+    other = replace(by_norms_only(draw("small", sizes=(4, 8, 32))), name="b")
     assert "By the law alone, for there are no" in by_law[s.FALLS].sentence
     order = s.judge_runs([draw("fair", sizes=(4, 8, 32)), other])[-4]
     assert order.verdict == HOLDS
@@ -138,9 +134,8 @@ def test_the_law_alone_does_not_contradict_the_replicates(kind):
 
 def test_runs_that_cannot_be_compared():
     fair, other = draw("fair", sizes=(4, 8)), draw("small", sizes=(16,))
-    fewer = evidence_of(
-        "few", take(DESIGNS["fair"], 3).draw(np.random.default_rng(0), 64, 4, 8), (4, 8)
-    )
+    few = choose(DESIGNS["fair"], slice(3)).draw(np.random.default_rng(0), 64, 4, 8)
+    fewer = analysed(few, (4, 8), "few", resamples=500)
     for second, why in ((other, "no group size in common"), (fewer, "60 and 3 prompts")):
         [claim] = judge([s.order_of_runs([fair, second], 0.95)], ("a", "b"))
         assert claim.verdict == UNTESTED
@@ -161,11 +156,11 @@ def test_lemma_1_is_of_grpo_s_weights_alone(weights, verdict):
 
 
 FEW = {
-    "three prompts": take(DESIGNS["fair"], 3),
-    "alike": take(DESIGNS["fair"], 30),
+    "three prompts": choose(DESIGNS["fair"], slice(3)),
+    "alike": choose(DESIGNS["fair"], slice(30)),
     # Three of 40 have nearly all the noise.
     "unlike": scaled(
-        make_plain(np.random.default_rng(0), 40), np.where(np.arange(40) < 3, 1.0, 0.05)
+        make_design(np.random.default_rng(0), 40), np.where(np.arange(40) < 3, 1.0, 0.05)
     ),
 }
 
@@ -175,7 +170,7 @@ def test_theorem_2_is_refused_no_more_often_than_stated(kind):
     """Two blocks a prompt, the fewest that there may be; the plain p-value of 300 runs."""
     rng, runs, p_values = np.random.default_rng(3), 300, []
     for _ in range(runs):
-        run = evidence_of("few", FEW[kind].draw(rng, 256, 2, 8), (8,), draws=50)
+        run = analysed(FEW[kind].draw(rng, 256, 2, 8), (8,), "few", resamples=50)
         [case, *_] = s.theorem_2(run)
         p_values.append(case.numbers[0].p_outside((1.0, 1.0)))
     for alpha in (0.05, 0.01):
@@ -190,9 +185,8 @@ def unlike_spread(rng):
     pools = DESIGNS["fair"].draw(rng, 64, 2, 64)
     gram = np.zeros_like(pools.gram_PKGG)
     gram[..., np.arange(64), np.arange(64)] = norms2.reshape(60, 2, 64)
-    return evidence_of(
-        "a", replace(pools, rewards_PN=rewards, gram_PKGG=gram), (4,), draws=9
-    )
+    changed = replace(pools, rewards_PN=rewards, gram_PKGG=gram)
+    return analysed(changed, (4,), "a", resamples=9)
 
 
 def test_assumption_2_is_not_refused_for_an_unlike_spread():
@@ -223,7 +217,7 @@ def test_correlations_by_hand():
     norms = np.array([[1.0, 2, 3, 1, 1, 4]] * 3 + [[1.0, 2, 3, 4, 5, 6]])
     rewards = np.array([[1.0, 0, 0, 1, 1, 0]] * 3 + [[1.0] * 6])
     gram = np.einsum("pkg,gh->pkgh", norms.reshape(4, 2, 3), np.eye(3))
-    pools = take(DESIGNS["fair"], 4).draw(np.random.default_rng(0), 64, 2, 3)
+    pools = choose(DESIGNS["fair"], slice(4)).draw(np.random.default_rng(0), 64, 2, 3)
     run = analysed(replace(pools, rewards_PN=rewards, gram_PKGG=gram), (3,))
     mean, square = s.correlate(run)
     scales = np.sqrt([1 / 3, 1])
@@ -239,7 +233,7 @@ def test_the_best_constant_is_no_better_for_being_fitted():
     refused = 0
     for seed in range(20):
         pools = DESIGNS["fair"].draw(np.random.default_rng(seed), 256, 4, 8)
-        run = norms_only(evidence_of("a", pools, (4, 8), level=LEVEL))
+        run = by_norms_only(analysed(pools, (4, 8), level=LEVEL, resamples=500))
         refused += judge(s.corollary_5(run), ("a",))[0].verdict == FAILS
     assert refused <= 2
 
@@ -280,13 +274,11 @@ def test_a_best_size_between_two_others_is_no_edge():
 
 def degenerate(rewards, prompts=60, sizes=(4, 8)):
     """Make a run whose rewards are all equal, or that has a few prompts."""
-    cut = take(DESIGNS["fair"], prompts)
+    cut = choose(DESIGNS["fair"], slice(prompts))
     if rewards is not None:
-        cut = Design(
-            cut.probability_PC, cut.score_PCD, np.full_like(cut.reward_PC, rewards)
-        )
+        cut = replace(cut, reward_PC=np.full_like(cut.reward_PC, rewards))
     pools = cut.draw(np.random.default_rng(3), 64, 2, max(sizes))
-    return evidence_of("degenerate", pools, sizes, draws=200)
+    return analysed(pools, sizes, "degenerate", resamples=200)
 
 
 DEGENERATE = {

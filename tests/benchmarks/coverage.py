@@ -4,9 +4,9 @@
                                         [--bootstrap | --advice] [--quick]
 
 Every number that is printed with an interval, and every verdict of `claims`, by the public
-door, on runs of `tests/designs.py`: prompts drawn from populations of known laws, and
-prompts that are always the same. Counts of every number are kept in
-`results/coverage/table.csv`, or `bootstrap.csv` where intervals are the bootstrap's.
+door, on runs of prompts drawn from the populations of `tests/designs.py`. Counts of every
+number are kept in `results/coverage/table.csv`, or `bootstrap.csv` where intervals are the
+bootstrap's.
 `advice.csv` (`--advice`) has what stands beside the verdict when `advise` stops, at N = 64,
 on the populations of verdicts: there how much is drawn depends on what was seen. A
 design that is there with as many runs is left as it is, unless it is named; so what was
@@ -33,24 +33,22 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.levels import BUDGET, COMPLETIONS, draw_looks
-from designs import FIXED, POPULATIONS, VERDICTS
+from designs import POPULATIONS, VERDICTS
 from mse_lab.answers.advice import make_advice
 from mse_lab.mse.samples import Samples
-from populations import choose, evidence_of
-from simulated import analysed
+from simulated import analysed, choose, evidence_of
 from truths import Answer, Truth, of_advice, of_claims, of_fixed_prompts, of_side
 
 OUT = Path(__file__).resolve().parents[2] / "results/coverage"
 FILES = {name: f"{name}.csv" for name in ("bootstrap", "advice")}
 FILES["closed-form"] = "table.csv"
 DRAWS, STEPS = {"closed-form": 200, "bootstrap": 1000}, 64
-RUNS, QUICK, OFTEN, LEVEL = 160, 5, 40, 0.95
+RUNS, QUICK, OFTEN = 160, 5, 40
 SIZES = (4, 16, 64)
-SOME_BIASED = ("grpo-std", "maxrl")
+UNBIASED, SOME_BIASED = ("vanilla", "grpo", "oracle"), ("grpo-std", "maxrl")
 
 KEYS = ["kind", "number", "prompts"]
 COUNTS = ["runs", "held", "below", "missed_and_warned"]
-SOURCES = POPULATIONS | {f"fixed: {name}": one for name, one in FIXED.items()}
 Counts = Counter[tuple[str, ...]]
 
 
@@ -58,24 +56,20 @@ def answers_by(
     name: str, seed: int, method: str = "closed-form"
 ) -> tuple[list[Answer], bool]:
     """List every number and verdict of a run, and whether it was warned of."""
-    source = SOURCES[name]
+    source = POPULATIONS[name]
     prompts, pools = source.draw(np.random.default_rng([seed, *map(ord, name)]))
     own, whole = Truth(prompts), source.truth
-    binary = whole.binary and source.prompts is not None
     result = analysed(
         pools,
         tuple(size for size in SIZES if size <= source.largest),
-        estimators=(*source.estimators, *(SOME_BIASED if binary else ())),
+        estimators=(*UNBIASED, *(SOME_BIASED if whole.binary else ())),
         resamples=DRAWS[method],
         method=method,
         seed=seed,
     )
-    found = [*of_fixed_prompts(result, own, LEVEL)]
-    if "grpo" in source.estimators:
-        found += of_claims(result, own, whole)
-    if source.prompts is not None:
-        found += of_advice(result.advice, whole)
-        found.append(of_side(result.advice.regime, whole))
+    advice = result.advice
+    found = [*of_fixed_prompts(result, own), *of_claims(result, own, whole)]
+    found += [*of_advice(advice, whole), of_side(advice.regime, whole)]
     return found, bool(result.warnings)
 
 
@@ -87,7 +81,7 @@ def advised_by(name: str, seed: int) -> tuple[list[Answer], bool]:
         evidence = evidence_of(Samples.of(blocks), completions=STEPS)
         if evidence.ruling.verdict != "cannot tell":
             break
-    advice, truth = make_advice(evidence), Truth(case.whole)
+    advice, truth = make_advice(evidence), case.truth
     answers = [*of_advice(advice, truth), of_side(advice.regime, truth)]
     return answers, bool(advice.warnings)
 
@@ -159,16 +153,6 @@ def by_kind(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def by_design(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate, of fixed prompts: coverage on average over estimators and G, and least."""
-    kinds = ["mse", "law", "ratio", "true statements"]
-    index = rows.index.to_frame()
-    own = rows[index.prompts.str.startswith("fixed: ") & index.kind.isin(kinds)]
-    share = (100 * own.held / own.runs).groupby(level=["prompts", "kind"])
-    table = pd.concat({"held": share.mean(), "least": share.min()}, axis=1)
-    return table.round(1).unstack().swaplevel(axis=1).sort_index(axis=1)
-
-
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -189,7 +173,7 @@ def main() -> None:
     method = "bootstrap" if asked.bootstrap else "closed-form"
     method = "advice" if asked.advice else method
     sources = [name for name, case in VERDICTS.items() if case.size == math.inf]
-    sources = sources if asked.advice else [*SOURCES]
+    sources = sources if asked.advice else [*POPULATIONS]
     runs, path = QUICK if asked.quick else asked.runs, OUT / FILES[method]
     known = read(path).runs.groupby("prompts").max()
     done = set() if asked.fresh or asked.quick else {*known.index[known >= runs]}
@@ -203,8 +187,7 @@ def main() -> None:
                 put(path, parts[-1])
             print(*parts[-1].index.get_level_values("prompts")[:1], file=sys.stderr)
     found = pd.concat(parts) if asked.quick else read(path)
-    for tabulated in (by_kind,) if asked.advice else (by_kind, by_design):
-        print(tabulated(found).to_string(), end="\n\n")
+    print(by_kind(found).to_string())
 
 
 if __name__ == "__main__":

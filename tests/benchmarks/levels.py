@@ -43,15 +43,14 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from designs import VERDICTS, Case
+from designs import VERDICTS, Source
 from mse_lab.config.training import DEFAULT
 from mse_lab.mse.baseline import Baseline
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import Question, Ruling, decide
 from mse_lab.mse.samples import Samples
 from mse_lab.run.looks import COMPLETIONS, looks
-from populations import choose
-from simulated import Design
+from simulated import Design, choose
 from truths import Truth
 
 TABLE = Path(__file__).resolve().parents[2] / "results/stopping/verdicts.csv"
@@ -184,7 +183,7 @@ ASKED: list[Asked] = [(takes, steps) for takes in TAKES for steps in STEPS]
 
 
 def run_until(
-    case: Case, rng: np.random.Generator, asked: Sequence[Asked] = ASKED
+    case: Source, rng: np.random.Generator, asked: Sequence[Asked] = ASKED
 ) -> dict[Asked, tuple[Ruling, int]]:
     """Draw prompts until there is each verdict that is asked for, or no more look."""
     whole, found, left = case.whole, {}, {*asked}
@@ -249,7 +248,7 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
 def measure(name: str, runs: int) -> list[dict[str, object]]:
     """Measure a population at each N: make its rows."""
     case, rng = VERDICTS[name], np.random.default_rng(0)
-    truth = Truth(case.whole)
+    truth = case.truth
     best = {size: truth.best_affine(size) for size in FITTED}
     exact = {steps: Exact.of(truth, steps, best) for steps in STEPS}
     found = [run_until(case, rng) for _ in range(runs)]

@@ -13,7 +13,7 @@ from mse_lab.mse.loss import find_aims
 from mse_lab.mse.progress import ratio_of_costs
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
-from populations import ExactTable, choose, population, table_of
+from simulated import ExactTable, choose, population, table_of
 
 
 def noise_at(table, alpha, part, size):

@@ -20,7 +20,7 @@ from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import COMPARED_SIZES, Question, price_rungs, rule_by_costs
 from mse_lab.mse.samples import Samples
-from populations import POPULATION, KnownTable, choose, population, scaled
+from simulated import POPULATION, KnownTable, choose, population, scaled
 
 LEVEL = 0.95
 COUNTS = (32, 48, 72, 108, 162, 243, 364, 512)

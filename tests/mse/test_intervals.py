@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from designs import FIXED, UNBIASED
+from designs import FIXED
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, disagreement, measure_curves, paired_ratio
 from mse_lab.mse.intervals import Statistic, spread_of_means
@@ -22,6 +22,7 @@ from truths import Truth
 
 LEVEL, TRIALS, SIZES = 0.95, 200, (4, 64)
 
+UNBIASED = ("vanilla", "grpo", "oracle")
 # Of which prompts the errors of which estimators are asked.
 BIASED = ("centred", "grpo-std")
 CASES = {
@@ -42,16 +43,16 @@ def runs_of(name):
     does, whether the run says that it knows too little, and the p-value of replicates and
     law.
     """
-    source, rng, rows = FIXED[name], np.random.default_rng(0), {}
+    design, rng, rows = FIXED[name](), np.random.default_rng(0), {}
     estimators = find_estimators([*CASES.get(name, UNBIASED)], [*SIZES])
-    known = Truth(source.whole)
+    known = Truth(design)
     exact = {
         Key(one.name, size): float(known.decomposed(one, size).mse)
         for one in estimators
         for size in SIZES
     }
     for _ in range(TRIALS):
-        _, pools = source.draw(rng)
+        pools = design.draw(rng, 256, 2, 64)
         errors = measure_errors(pools, estimators, SIZES)
         curves = Curves(pools, draw_reference_noise(pools, 100, rng))
         found = measure_curves(curves, estimators, errors)

@@ -19,8 +19,7 @@ from mse_lab.mse.loss import (
 )
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.samples import Samples
-from populations import ExactTable, choose, population, table_of
-from simulated import make_design
+from simulated import ExactTable, choose, make_design, population, table_of
 
 
 def aim(noise, signal, gradient2, cosine2):

@@ -11,8 +11,7 @@ from mse_lab.mse import progress as subject
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import Aim, find_aims
 from mse_lab.mse.progress import noise_scale, progress, step_size_ratio, steps_ratio
-from populations import ExactTable, KnownTable
-from simulated import Design
+from simulated import Design, ExactTable, KnownTable
 
 LEVEL = 0.95
 

@@ -9,8 +9,7 @@ from scipy import stats
 from mse.test_reference_noise import independent_design
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.whole_gradient import gradient2_of_all
-from populations import table_of
-from simulated import make_design
+from simulated import make_design, table_of
 
 
 def make_pools(prompts, reference=256):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from populations import POPULATION, choose, population, sample, scaled, table_of
+from simulated import POPULATION, choose, population, sample, scaled, table_of
 from truths import Truth
 
 LEVEL, NARROW, TRIALS = 0.95, 0.77, 300

@@ -28,7 +28,7 @@ from mse_lab.mse.rule import (
     rule_by_table,
 )
 from mse_lab.mse.samples import Samples
-from populations import KnownTable, choose, population
+from simulated import KnownTable, choose, population
 
 LEVEL = 0.95
 COSTS = {4: 0.8, 8: 1.0, 16: 1.5}

@@ -10,7 +10,7 @@ from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.samples import Samples
-from populations import choose, population, table_of, with_gradient
+from simulated import choose, population, table_of, with_gradient
 
 BINARY = REWARDS["rewards 0 and 1"]
 

@@ -1,5 +1,6 @@
 """Sub-groups: no bias, by enumeration of every pool that can be drawn."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,8 +13,7 @@ from mse_lab.mse import subgroups as subject
 from mse_lab.mse.loss import costs_of_loss, find_aims
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.subgroups import figures_of_block, subgroups
-from populations import choose, population, table_of
-from simulated import make_design, make_sample
+from simulated import choose, make_design, make_sample, population, table_of
 from truths import Truth
 
 REWARDS = {
@@ -174,11 +174,7 @@ def test_products_between_prompts_by_hand():
 def bonus(design):
     """Add 0.1 to the reward of every second kind."""
     kinds = np.arange(design.reward_PC.shape[1])
-    return tilt_of(design, design.reward_PC + 0.1 * (kinds % 2))
-
-
-def tilt_of(design, reward_PC):
-    return type(design)(design.probability_PC, design.score_PCD, reward_PC)
+    return replace(design, reward_PC=design.reward_PC + 0.1 * (kinds % 2))
 
 
 @pytest.mark.parametrize("size", [np.inf, 300], ids=["from more", "a set"])

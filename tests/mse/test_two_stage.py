@@ -11,7 +11,7 @@ from mse.test_bounds import regrets
 from mse_lab.mse.bounds import bound_ratios, fewest_seen
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.two_stage import half_by_half, halves_of_samples, noises_of
-from populations import choose, population, table_of
+from simulated import choose, population, table_of
 from truths import Truth
 
 LEVEL, SET = 0.95, 24

@@ -18,8 +18,7 @@ from mse_lab.mse.reference_noise import (
 from mse_lab.mse.regime import aggregate_place
 from mse_lab.mse.replicates import measure_errors
 from mse_lab.mse.whole_gradient import noise_of_all
-from populations import table_of
-from simulated import make_design
+from simulated import make_design, table_of
 
 LEVEL, SIZES, NAMES = 0.95, (4, 8), ["vanilla", "grpo", "oracle", "best-constant"]
 

@@ -13,7 +13,7 @@ from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.claims_report import claims_screen
 from mse_lab.report.rollouts_report import rollouts_text
-from populations import choose, evidence_of, population, scaled
+from simulated import choose, evidence_of, population, scaled
 
 POWER = re.compile(r"\de[+-]?\d")
 DIGITS = re.compile(r"[1-9]\d*\.\d{5}|\.0*[1-9]\d{5}")

@@ -45,7 +45,8 @@ def test_a_reference_that_is_too_small_for_a_bias_is_said():
 def test_one_prompt_that_carries_all_is_said_whatever_its_two_groups_are():
     """One of 60 with scores 5 times as large has, by the laws, nearly all of the spread."""
     rng = np.random.default_rng(6)
-    few = [analysed(FIXED["one of 60 x 5"].draw(rng)[1], [4, 64]) for _ in range(4)]
+    design = FIXED["one of 60 x 5"]()
+    few = [analysed(design.draw(rng, 256, 2, 64), [4, 64]) for _ in range(4)]
     assert all("degrees of freedom" in " ".join(one.warnings) for one in few)
 
 

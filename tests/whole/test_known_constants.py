@@ -24,8 +24,7 @@ from mse_lab.mse.constants import Constants
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.whole_gradient import gradient2_of_all, noise_of_pairs
-from populations import choose
-from simulated import analysed
+from simulated import analysed, choose
 
 RUNS, PROMPTS, BLOCKS = 150, 24, 3
 SIZES, SMALL, ERRORS = (2, 4), 16, 4.5

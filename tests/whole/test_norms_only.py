@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from mse_lab.report.drawing import Style, draw_line
 from mse_lab.report.figure_4 import compose
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.folder import ResultsFolder
-from simulated import analysed, make_design
+from simulated import analysed, make_design, norms_only
 
 UNTESTED = {
     "Theorem 2, Proposition 3, Corollary 4",
@@ -169,15 +168,6 @@ def test_a_run_of_which_nothing_is_known(tmp_path, five):
 
 
 LAWS = ["vanilla", "grpo", "oracle"]
-
-
-def norms_only(pools, prompts=slice(None)):
-    """Forget the products between completions of some prompts."""
-    gram = pools.gram_PKGG.copy()
-    index = np.arange(gram.shape[-1])
-    gram[prompts] = np.nan
-    gram[..., index, index] = pools.gram_PKGG[..., index, index]
-    return replace(pools, gram_PKGG=gram)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from designs import POPULATIONS
 from mse_lab.answers.advice import make_advice
 from mse_lab.answers.ladder import STEPS
 from mse_lab.mse.samples import Samples
-from populations import choose, evidence_of
+from simulated import choose, evidence_of
 from truths import Answer, of_advice
 
 POPULATION, RUNS = "reference 16", 60
