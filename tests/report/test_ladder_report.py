@@ -21,7 +21,7 @@ from mse_lab.report.ladder_report import (
     steps_table,
 )
 from mse_lab.results.finished_run import read_run
-from populations import POPULATION, choose, evidence_of, population
+from simulated import POPULATION, choose, evidence_of, population
 
 RESULTS = Path(__file__).parents[2] / "results"
 POOLS = [
