@@ -5,7 +5,7 @@ import pandas as pd
 
 from mse_lab.config.probe_files import dump_probe, parse_probe
 from mse_lab.results.analysis import analyse_run
-from mse_lab.results.checks import Check
+from mse_lab.results.checks import Check, Checks
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
 from simulated import make_design
@@ -47,7 +47,7 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
     for table in ("mse.csv", "laws.csv", "prompts.csv"):
         write_file(results.file(table), result.tables[table])
     check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
-    results.write_end([check], [f"a warning {EVIL}"], vars(pools))
+    results.write_end(Checks(check.ok, [check], [f"a warning {EVIL}"]), vars(pools))
     environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
     write_file(results.file("environment.json"), environment)
     return folder

@@ -14,8 +14,7 @@ from mse_lab.errors import InputError
 from mse_lab.mse.rule import TOLERANCE
 from mse_lab.results.files import open_intact
 from mse_lab.results.finished_run import read_run
-from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.inventory import RESTORE
+from mse_lab.results.folder import RESTORE, ResultsFolder
 
 
 def restore_advice(path: Path) -> Advice:

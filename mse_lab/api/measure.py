@@ -18,7 +18,6 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -36,7 +35,6 @@ from mse_lab.errors import InputError, is_count, is_share, nearest, shown
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.rule import TOLERANCE, Question
 from mse_lab.mse.samples import Samples
-from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import none_failed
 from mse_lab.results.folder import ADVICE
 
@@ -97,15 +95,14 @@ def measure(
         InputError: An argument is not usable; the message names it.
     """
     taken = (*KEYS, *OF_A_RUN, *OF_ALL)
-    settings = _read_keys("measure", keys, taken)
-    setting, folder = read_training(settings.get("training")), _read_folder(name, out)
+    settings, folder = _read_keys("measure", keys, taken), _read_folder(name, out)
+    read_training(settings.get("training"))  # What is wrong is refused at once.
     from mse_lab.run.in_memory import borrow_subject, measure_model
 
     given = model, tokenizer, _rows(prompts), reward, settings
     with borrow_subject(*given, name, folder) as subject:
-        analysis, checks, noted = measure_model(subject, shown=progress)
-    measured = {field.name: getattr(analysis, field.name) for field in fields(Analysis)}
-    return Result(**measured, checks=tuple(checks), noted=tuple(noted), setting=setting)
+        analysis = measure_model(subject, shown=progress)
+    return Result(**analysis.__getstate__())
 
 
 def advise(

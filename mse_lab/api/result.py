@@ -9,11 +9,9 @@ import pandas as pd
 
 from mse_lab.answers import advice
 from mse_lab.answers.advice_evidence import Evidence, evidence_of_run
-from mse_lab.config.training import DEFAULT, Setting
 from mse_lab.errors import InputError, nearest
 from mse_lab.formatting import wrap
 from mse_lab.results.analysis import Analysis
-from mse_lab.results.checks import Check, none_failed
 
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
@@ -68,14 +66,9 @@ class Result(Analysis):
     again.
 
     Attributes:
-        checks: The built-in checks of the measurement; empty for arrays.
-        noted: The warnings of the measurement; None for arrays.
+        noted: The built-in checks and warnings of the measurement; None for arrays.
         setting: The training that the advice judges.
     """
-
-    checks: tuple[Check, ...] = ()
-    noted: tuple[str, ...] | None = None
-    setting: Setting = DEFAULT
 
     def __repr__(self) -> str:
         pools, sizes = self.pools, ", ".join(map(str, self.group_sizes))
@@ -91,16 +84,6 @@ class Result(Analysis):
         table = self.mse[["estimator", "group_size", "mse", "mse_low", "mse_high", "law"]]
         page = table.to_html(index=False, float_format="{:.4g}".format)
         return f"<pre>{escape(repr(self))}</pre>{page}"
-
-    @property
-    def held(self) -> bool:
-        """Whether all built-in checks hold."""
-        return none_failed(self.checks)
-
-    @cached_property
-    def warnings(self) -> list[str]:
-        """What a reader should know before using the numbers, one sentence each."""
-        return super().warnings if self.noted is None else list(self.noted)
 
     def claims(self) -> pd.DataFrame:
         """Judge the paper's statements by the pools.

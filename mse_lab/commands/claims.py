@@ -29,8 +29,8 @@ def execute(arguments: Namespace) -> int:
     judged = judge_runs(runs)
     say_changes(compare_runs(folders, arguments.runs))
     print(claims_screen(judged))
-    for run in runs:
-        folder = output_folder(run.folder)
+    for made_of, run in zip(folders, runs, strict=True):
+        folder = output_folder(made_of)
         write_claims(folder, run.name, judged)
         print(f"{folder}: claims.csv (reasons, by group size) written")
     return 0

@@ -211,7 +211,7 @@ def prepare_early(
 
     subject = prepare(name, probe, folder, ROOT, processes)
     if not fresh:
-        subject.folder.refuse_probe(probe)
+        subject.folder.refuse_other(probe)
     if processes.first:
         show_status(f"{name}: loading torch and the model")
     return subject

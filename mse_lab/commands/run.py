@@ -46,13 +46,12 @@ def measure_probes(arguments: Namespace, processes: Processes) -> int:
         prepare_early(name, probe, arguments.out / name, processes, fresh=arguments.fresh)
         for name, probe in load_probes(arguments.probes, arguments.set)
     ]
-    from mse_lab.results.checks import none_failed
     from mse_lab.run.run_probe import execute_run
 
     sound = []
     for subject in subjects:
         outcome = execute_run(subject, fresh=arguments.fresh)
-        sound.append(none_failed(outcome.checks))
+        sound.append(outcome.noted.ok)
         if processes.first:
             folder = subject.folder.path
             name = subject.name if arguments.out == RESULTS else str(folder)
@@ -68,7 +67,7 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     """Print how a run ended, and its answer; other commands find the run by `name`."""
     from mse_lab.report.rendering import Part, as_text
     from mse_lab.report.run_screen import describe_completions, ratio_part
-    from mse_lab.results.checks import none_failed, summary
+    from mse_lab.results.checks import summary
     from mse_lab.results.finished_run import read_tables
 
     show_status()
@@ -78,12 +77,12 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     print(f"{folder}: {state if outcome.finished_before else 'results written'}")
     lines = [
         *(describe_completions(outcome.diagnostics) if outcome.diagnostics else []),
-        *(f"warning: {warning}" for warning in outcome.warnings),
-        summary(outcome.checks),
+        *(f"warning: {warning}" for warning in outcome.noted.warnings),
+        summary(outcome.noted.checks),
     ]
     parts = [Part(sentences=lines), ratio_part(read_tables(folder).mse)]
     print(as_text(parts))
     for begin, command in zip(("next:", "     ", "     "), NEXT, strict=True):
         print(f"{begin} {COMMAND_PREFIX} {command} {name}")
-    if not none_failed(outcome.checks):
+    if not outcome.noted.ok:
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

@@ -23,7 +23,10 @@ from numpy.typing import ArrayLike
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.results.files import MAKER, write_output
+from mse_lab.results.files import write_bytes
+
+# Who has made a figure: the library would write its version.
+MAKER = "mse_lab, how far is the policy gradient"
 
 FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -195,4 +198,4 @@ def save_figure(compose: Callable[[], Figure], output: Path, *, dark: bool = Fal
         raise InputError(
             f"{output}: the suffix must be one of {', '.join(FIGURE_SUFFIXES)}"
         )
-    write_output(output, figure_bytes(compose, kind.removeprefix("."), dark=dark))
+    write_bytes(output, figure_bytes(compose, kind.removeprefix("."), dark=dark))

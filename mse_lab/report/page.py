@@ -25,9 +25,10 @@ from mse_lab.report.ladder_figure import compose_ladder
 from mse_lab.report.phase_diagram import as_dots, compose_phase
 from mse_lab.report.rendering import Part, as_page
 from mse_lab.report.run_screen import ratio_part
+from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import summary
-from mse_lab.results.files import write_output
-from mse_lab.results.finished_run import FinishedRun, read_run
+from mse_lab.results.files import write_bytes
+from mse_lab.results.finished_run import read_probe, read_run
 from mse_lab.results.folder import ResultsFolder
 
 TITLE = "How far is the policy gradient from the truth?"
@@ -57,16 +58,17 @@ def draw_image(compose_figure: Callable[[], Figure], alt: str) -> Markup:
     ).format(dark, light, alt)
 
 
-def _describe(run: FinishedRun) -> str:
-    pool = run.probe.pool
-    date = ResultsFolder(run.folder).read("environment.json", {}).get("date", NONE)
+def _describe(folder: Path, prompts: int) -> str:
+    results, probe = ResultsFolder(folder), read_probe(folder)
+    date = results.read("environment.json", {}).get("date", NONE)
     return (
-        f"{run.probe.model.path}: {run.pools.prompts} prompts, {pool.reference} + "
-        f"{pool.replicate} completions each, measured {date}. {summary(run.noted.checks)}"
+        f"{probe.model.path}: {prompts} prompts, {probe.pool.reference} + "
+        f"{probe.pool.replicate} completions each, measured {date}. "
+        f"{summary(results.read_checks().checks)}"
     )
 
 
-def _advise(run: FinishedRun) -> Iterator[Part]:
+def _advise(run: Analysis) -> Iterator[Part]:
     """Give the advice with its figure, or say why there is none."""
     evidence = evidence_of_run(run, run.setting)
     try:
@@ -80,9 +82,9 @@ def _advise(run: FinishedRun) -> Iterator[Part]:
     yield Part(figures=[image])
 
 
-def _parts(runs: Sequence[FinishedRun]) -> Iterator[Part]:
-    for run in runs:
-        yield Part(run.name, [_describe(run)])
+def _parts(folders: Sequence[Path], runs: Sequence[Analysis]) -> Iterator[Part]:
+    for folder, run in zip(folders, runs, strict=True):
+        yield Part(run.name, [_describe(folder, run.pools.prompts)])
         yield from _advise(run)
         yield ratio_part(run.mse)
     image = draw_image(partial(compose, runs), "MSE against group size")
@@ -94,16 +96,12 @@ def _parts(runs: Sequence[FinishedRun]) -> Iterator[Part]:
     yield from claims_parts(judge_runs(runs))
 
 
-def compose_page(runs: Sequence[FinishedRun], first: Sequence[str] = ()) -> str:
-    """Compose the page of finished runs, in the order of a reader's questions.
-
-    What is to be known `first` heads it.
-    """
-    parts = [Part(sentences=first), *_parts(runs)]
-    return as_page(f"{TITLE} {', '.join(run.name for run in runs)}", parts)
-
-
 def write_report(folders: Sequence[Path], output: Path, first: Sequence[str] = ()) -> None:
-    """Write one page about finished runs, which are compared in this order."""
-    page = compose_page([read_run(folder) for folder in folders], first)
-    write_output(output, page.encode())
+    """Write one page about finished runs, in the order of a reader's questions.
+
+    They are compared in this order. What is to be known `first` heads it.
+    """
+    runs = list(map(read_run, folders))
+    parts = [Part(sentences=first), *_parts(folders, runs)]
+    page = as_page(f"{TITLE} {', '.join(run.name for run in runs)}", parts)
+    write_bytes(output, page.encode())

@@ -1,8 +1,7 @@
 """Results: every file of a result, written, read back, validated and repaired.
 
-inventory                   all files, and how each is read
-folder                      the folder of a run: whose it is, what it holds, what is written
-files                       write a file whole; refuse a damaged one, or somebody's own
+folder                      the folder of a run: its files, how each is read, whose it is
+files                       write a file whole; refuse a damaged one
 shards                      a file of each prompt while a run is under way
 analysis, tables            from pools to numbers, and their tables
 checks, diagnostics, warnings   what a run says about its own numbers

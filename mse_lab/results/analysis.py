@@ -8,6 +8,7 @@ import pandas as pd
 
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry, IntervalMethod, Probe, PromptPopulation
+from mse_lab.config.training import DEFAULT, Setting, find_setting
 from mse_lab.data.streams import stream
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.mse.bootstrap import Bootstrap
@@ -19,6 +20,7 @@ from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.results import tables
+from mse_lab.results.checks import Checks
 from mse_lab.results.warnings import (
     warn_of_disagreement,
     warn_of_few_degrees,
@@ -47,6 +49,9 @@ class Analysis:
     described: pd.DataFrame
     method: IntervalMethod  # How intervals are computed, `closed-form` or `bootstrap`.
     drawn_from: PromptPopulation  # Whether there are other prompts than these.
+    probe: Probe | None = None  # What was measured; None for bare pools.
+    # The built-in checks and warnings of the measurement; None for bare pools.
+    noted: Checks | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone; all else is computed from them again."""
@@ -65,12 +70,18 @@ class Analysis:
     @property
     def held(self) -> bool:
         """Whether all built-in checks hold; bare pools come without checks that fail."""
-        return True
+        return self.noted is None or self.noted.ok
+
+    @property
+    def setting(self) -> Setting:
+        """The training that its probe is about."""
+        return find_setting(self.probe.training, self.probe) if self.probe else DEFAULT
 
     @property
     def checkpoint(self) -> str:
         """Which model it is of; empty for bare pools."""
-        return ""
+        model = self.probe and self.probe.model
+        return f"{model.path} {model.revision or ''}".strip() if model else ""
 
     @property
     def law_only(self) -> bool:
@@ -177,6 +188,8 @@ class Analysis:
     @cached_property
     def warnings(self) -> list[str]:
         """What a reader should know before using the numbers, one sentence each."""
+        if self.noted is not None:
+            return self.noted.warnings
         return [
             *warn_of_norms_only(self.pools, self.points),
             *warn_of_few_degrees(self.pools, self.points),
@@ -186,7 +199,13 @@ class Analysis:
         ]
 
 
-def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) -> Analysis:
+def analyse_run(
+    name: str,
+    probe: Probe,
+    pools: Pools,
+    described: pd.DataFrame,
+    noted: Checks | None = None,
+) -> Analysis:
     """Analyse the pools of a run as its probe says."""
     return Analysis(
         name=name,
@@ -199,4 +218,6 @@ def analyse_run(name: str, probe: Probe, pools: Pools, described: pd.DataFrame) 
         described=described,
         method=probe.interval.method,
         drawn_from=probe.prompts.population,
+        probe=probe,
+        noted=noted,
     )

@@ -1,52 +1,172 @@
-"""The folder of a run: what it holds, which run it belongs to, and how far that is.
+"""The folder of a run: its files, how each is read, and how far the run is.
 
-While a run is under way, each measured prompt is a file in `shards/`, from which a new
-start resumes. At the end they are joined into `pools.npz`, from which every table can be
-made again without the model.
+Reading, repairing, clearing, and the state of a result all follow from the table of
+readers. While a run is under way, each measured prompt is a file in `shards/`, from which a
+new start resumes, and `.lock` keeps other starts out. At the end they are joined into
+`pools.npz`, from which every table can be made again without the model. An absent file is
+no damage: tables are committed without the arrays that they come from.
+
+A reader takes an open file and raises any error where it holds what no run writes. Pandas
+and the measurements' own types take long to import and are not needed to list results, so
+they are imported where they are used.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import io
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
 from mse_lab.arrays import Arrays
 from mse_lab.config.probe_files import dump_probe, flatten, parse_probe
 from mse_lab.config.schema import Probe
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.identity import UNKNOWN_IDENTITY
 from mse_lab.errors import InputError
-from mse_lab.results.checks import Check, Checks, none_failed
-from mse_lab.results.files import (
-    encode,
-    is_ours,
-    remove,
-    write_bytes,
-    write_file,
-    write_output,
-)
-from mse_lab.results.inventory import (
-    FROM_POOLS,
-    MADE,
-    MARK,
-    NEEDED,
-    READERS,
-    SEALED,
-    TABLES,
-    read_intact,
-    remedy,
-)
+from mse_lab.records.plain_text import parse_yaml
+from mse_lab.results.checks import Checks
+from mse_lab.results.files import encode, open_intact, remove, write_bytes, write_file
 
 if TYPE_CHECKING:
-    from mse_lab.results.analysis import Analysis
+    import pandas as pd
 
+    from mse_lab.mse.pools import Pools
+    from mse_lab.results.analysis import Analysis
+    from mse_lab.results.diagnostics import Diagnostics
 
 # The folder of what an advice measured, inside that of its probe's results.
 ADVICE = "advice"
 
 START_OVER = "start over with --fresh, or name another folder with --out"
 START_OVER_IN_PYTHON = "remove that folder, or name another one with out="
+
+# What to do about a damaged file.
+RESTORE = f"restore it, or measure again with {COMMAND_PREFIX} run PROBE --fresh"
+REPAIR = f"{COMMAND_PREFIX} run PROBE makes it again from pools.npz"
+
+# Columns that stay texts, even where they look like numbers or like missing ones.
+TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
+
+
+def read_whole_text(file: BinaryIO) -> str:
+    """Read a text that ends in a whole line."""
+    text = file.read().decode()
+    if not text.endswith("\n"):
+        raise ValueError("its last line is cut")
+    return text
+
+
+def read_json(file: BinaryIO, schema: Any) -> Any:
+    """Read JSON of this schema."""
+    try:
+        return TypeAdapter(schema).validate_json(file.read())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(": ".join(map(str, [*first["loc"], first["msg"]]))) from None
+
+
+def read_configuration(file: BinaryIO) -> dict[str, Any]:
+    """Read `config.yaml` as it is written; `parse_probe` makes a probe of it."""
+    values = parse_yaml(read_whole_text(file), "its text")
+    if not isinstance(values, dict):
+        raise TypeError("it holds no keys")
+    return values
+
+
+def read_npz(file: BinaryIO) -> dict[str, NDArray[Any]]:
+    """Read all arrays, and thereby the checksum that is kept of each."""
+    if not zipfile.is_zipfile(file):
+        raise ValueError("no .npz file of arrays")  # NumPy would advise to unpickle it
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def read_diagnostics(file: BinaryIO) -> "Diagnostics":
+    """Read `diagnostics.json`."""
+    from mse_lab.results.diagnostics import Diagnostics
+
+    return read_json(file, Diagnostics)
+
+
+def read_table(file: BinaryIO, columns: Sequence[str], rows: int = 1) -> "pd.DataFrame":
+    """Read a table of texts and numbers with these columns, and at least these rows."""
+    import pandas as pd
+
+    table = pd.read_csv(
+        io.StringIO(read_whole_text(file)),
+        dtype=dict.fromkeys(TEXTS, str),
+        # A number may be missing; a text may be empty.
+        keep_default_na=False,
+        na_values=[""],
+        index_col=False,
+    ).fillna(dict.fromkeys(TEXTS, ""))
+    missing = [column for column in columns if column not in table]
+    if missing or len(table) < rows:
+        raise ValueError(f"no column {missing[0]}" if missing else "no rows")
+    table.drop(columns=[*TEXTS], errors="ignore").astype(float)
+    return table
+
+
+def read_pools(file: BinaryIO) -> "Pools":
+    """Read the arrays of P prompts; refuse those that do not fit."""
+    from mse_lab.mse.pools import Pools
+
+    return Pools.from_arrays(read_npz(file))
+
+
+_POINT = ("probe", "estimator", "group_size")
+_LAW = ("law", "law_low", "law_high")
+_MSE = (*_POINT, "replicates", "mse", "mse_low", "mse_high", *_LAW)
+
+# Marks a folder as a run's: what the run measures, by part. Written first, removed last.
+MARK = "checkpoint.json"
+
+# How each file that a run writes is read; the pools are written last.
+TABLES: dict[str, Callable[[BinaryIO], Any]] = {
+    "mse.csv": partial(read_table, columns=_MSE),
+    "laws.csv": partial(read_table, columns=(*_POINT, *_LAW), rows=0),
+    "prompts.csv": partial(read_table, columns=("prompt", "category", "value")),
+}
+READERS: dict[str, Callable[[BinaryIO], Any]] = {
+    **TABLES,
+    "errors.npz": read_npz,
+    "config.yaml": read_configuration,
+    MARK: partial(read_json, schema=dict[str, str]),
+    "environment.json": partial(read_json, schema=dict[str, Any]),
+    "diagnostics.json": read_diagnostics,
+    "completions.jsonl": read_whole_text,
+    "checks.json": partial(read_json, schema=Checks),
+    "pools.npz": read_pools,
+}
+
+# Those that are made again where they are lost. `prompts.csv` has columns besides that the
+# pools do not know.
+FROM_POOLS = ("mse.csv", "laws.csv", "errors.npz")
+# Those that answers are read from: `checks.json` keeps their digests.
+SEALED = (*TABLES, "pools.npz")
+# Without these a run is not finished.
+NEEDED = (*TABLES, "errors.npz", "checks.json", "pools.npz")
+
+
+def remedy(path: Path) -> str:
+    """Say what to do about a file that is damaged, or not the run's."""
+    repairable = path.name in FROM_POOLS and path.with_name("pools.npz").exists()
+    return REPAIR if repairable else RESTORE
+
+
+def read_intact(path: Path) -> Any:
+    """Read a file of a result; refuse one that is damaged."""
+    with open_intact(path, remedy(path)) as opened:
+        return READERS[path.name](opened)
 
 
 class ResultsFolder:
@@ -65,7 +185,7 @@ class ResultsFolder:
         return self.file(name).exists()
 
     def read(self, name: str, default: Any = ...) -> Any:
-        """Read a file as the inventory says; give the default if it is absent.
+        """Read a file; give the default if it is absent.
 
         One that is sealed is refused if it is not the one that the run wrote.
         """
@@ -96,19 +216,9 @@ class ResultsFolder:
             return str(read_intact(self.file("mse.csv"))["probe"].iloc[0])
         return self.path.name
 
-    @property
-    def when(self) -> str:
-        """When it was measured."""
-        date = self.read("environment.json", {}).get("date")
-        return f"on {date}" if date else "earlier"
-
     def write(self, name: str, content: Any) -> None:
-        """Write a file of the inventory: a table, JSON, arrays or a text, by its suffix."""
-        if name in MADE:
-            write_output(self.file(name), encode(name, content))
-        else:
-            assert name in READERS
-            write_file(self.file(name), content)
+        """Write a table, JSON, arrays or a text, by the name's suffix."""
+        write_file(self.file(name), content)
 
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else in the folder."""
@@ -117,48 +227,31 @@ class ResultsFolder:
             raise InputError(
                 f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
             )
-        self._remove_made()
-        for name in sorted(READERS, key=MARK.__eq__):
+        for name in sorted([*READERS, "advice.json"], key=MARK.__eq__):
             remove(self.file(name))
 
-    def _remove_made(self) -> None:
-        """Remove what commands have made of a run."""
-        for name in MADE:
-            if is_ours(self.file(name)):
-                remove(self.file(name))
-
     def refuse_foreign(self) -> None:
-        """Refuse a folder that is no run's if a run would overwrite somebody's file in it.
-
-        What other commands make may be there without a run: they make it of the project's
-        run of this name.
-        """
-        if self.has(MARK) and (self.has_tables() or is_ours(self.file(MARK))):
+        """Refuse a folder that is no run's if a run would overwrite a file in it."""
+        if self.has(MARK) and (self.has_tables() or self._is_sound(MARK)):
             return
-        foreign = [name for name in READERS if self.has(name)]
-        foreign += [n for n in MADE if self.has(n) and not is_ours(self.file(n))]
-        for name in [*foreign, *["shards"] * bool(self.finished_prompts())]:
+        shards = ["shards"] if self.finished_prompts() else []
+        for name in [*filter(self.has, READERS), *shards]:
             raise InputError(
                 f"{self.file(name)}: is no run's, and a run would write over it; move it, "
                 "or choose another folder with --out"
             )
 
-    def refuse_other(self, probe: Probe, identity: Mapping[str, str]) -> None:
+    def refuse_other(self, probe: Probe, identity: Mapping[str, str] | None = None) -> None:
         """Refuse a folder whose run, finished or begun, is of another configuration.
 
         The identity is that of all that is measured, by part, as far as it is known.
         """
         if self.is_begun():
-            self.refuse_probe(probe)
-            self.refuse_changed(identity)
-
-    def refuse_probe(self, probe: Probe) -> None:
-        """Refuse a folder whose run is of another probe, for which no model is needed."""
-        if self.is_begun():
             pairs = self.differences(probe).items()
             self._refuse(
                 ", ".join(f"{key} is {old} there, {new} here" for key, (old, new) in pairs)
             )
+            self.refuse_changed(identity or {})
 
     def _refuse(self, difference: str) -> None:
         if difference:
@@ -183,11 +276,11 @@ class ResultsFolder:
         """Begin a run: write its configuration and the identity of all that it measures.
 
         Where tables are there already, such as committed ones, theirs has been compared,
-        and stays: what a model answers differs in the last bit between processors. What
-        commands have made of them stays, too, and else goes: it may be another run's.
+        and stays: what a model answers differs in the last bit between processors. So does
+        the advice on them; without any it may be on another run, and would be read.
         """
         if not self.is_begun():
-            self._remove_made()
+            remove(self.file("advice.json"))
         if not self.has_tables():
             self.write(MARK, dict(identity))
         self.write("config.yaml", dump_probe(probe))
@@ -211,7 +304,7 @@ class ResultsFolder:
 
     def is_complete(self) -> bool:
         """Whether the run is finished, and its raw results are there."""
-        return all(self.has(name) for name in NEEDED)
+        return all(map(self.has, NEEDED))
 
     def is_begun(self) -> bool:
         """Whether the folder holds anything that a run has measured."""
@@ -222,13 +315,10 @@ class ResultsFolder:
         return self.has("mse.csv") and self.has("prompts.csv")
 
     def lost(self) -> list[str]:
-        """Name the files that are missing or damaged, and follow from the pools here."""
-        if not self.has("pools.npz"):
-            return []
+        """Name the files that are missing or damaged, and follow from pools."""
         return [name for name in FROM_POOLS if not self._is_sound(name)]
 
     def _is_sound(self, name: str) -> bool:
-        """Whether a file is there and can be read."""
         with suppress(InputError):
             self.read(name)
             return True
@@ -252,31 +342,26 @@ class ResultsFolder:
         """Read the built-in checks and the warnings; none if the file is absent."""
         return self.read("checks.json", Checks(True, []))
 
-    def write_tables(self, result: "Analysis", names: Sequence[str] = FROM_POOLS) -> None:
-        """Write the files that follow from the pools: tables, and raw squared errors."""
-        for name, table in result.tables.items():
+    def write_tables(self, result: "Analysis", names: Sequence[str]) -> None:
+        """Write those of these files that follow from the pools."""
+        arrays = {
+            f"{estimator}/{size}": errors
+            for (estimator, size), errors in result.errors.items()
+            if errors.size
+        }
+        for name, content in {**result.tables, "errors.npz": arrays}.items():
             if name in names:
-                self.write(name, table)
-        if "errors.npz" in names:
-            arrays = {
-                f"{estimator}/{size}": errors
-                for (estimator, size), errors in result.errors.items()
-                if errors.size
-            }
-            self.write("errors.npz", arrays)
+                self.write(name, content)
 
-    def write_end(
-        self, checks: Sequence[Check], warnings: Sequence[str], pools: Arrays
-    ) -> None:
+    def write_end(self, noted: Checks, pools: Arrays) -> None:
         """Write the checks, then the pools, without which a run is not finished."""
         content = encode("pools.npz", pools)
-        seals = self._seals(TABLES) | {"pools.npz": hashlib.sha256(content).hexdigest()}
-        found = Checks(none_failed(checks), list(checks), list(warnings), seals)
-        self.write("checks.json", asdict(found))
+        seals = {"pools.npz": hashlib.sha256(content).hexdigest()}
+        self.seal(TABLES, replace(noted, seals=seals))
         write_bytes(self.file("pools.npz"), content)
 
-    def seal(self, names: Iterable[str]) -> None:
+    def seal(self, names: Iterable[str], noted: Checks | None = None) -> None:
         """Keep in `checks.json` the digests of these files, of those that are there."""
-        checks = self.read_checks()
-        seals = checks.seals | self._seals(names)
-        self.write("checks.json", asdict(replace(checks, seals=seals)))
+        noted = noted or self.read_checks()
+        seals = noted.seals | self._seals(names)
+        self.write("checks.json", asdict(replace(noted, seals=seals)))

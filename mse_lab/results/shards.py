@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mse_lab.data.identity import digest_arrays
 from mse_lab.errors import InputError
 from mse_lab.results.files import npz_bytes, open_intact, vanished, write_bytes
-from mse_lab.results.inventory import read_npz
+from mse_lab.results.folder import read_npz
 
 T = TypeVar("T")
 

@@ -24,8 +24,7 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator, identify_estimators
 from mse_lab.records.plain_text import local_path
 from mse_lab.results.finished_run import read_probe
-from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.inventory import MARK
+from mse_lab.results.folder import MARK, ResultsFolder
 
 Identity = Mapping[str, str]
 
@@ -131,7 +130,8 @@ def find_changes(folder: Path, name: str, root: Path) -> Changes:
     results = ResultsFolder(folder)
     if not (results.has("config.yaml") or results.has(MARK)):
         return Changes("", "")  # Tables that no run has written here.
-    made = f"{folder} was measured {results.when}"
+    date = results.read("environment.json", {}).get("date")
+    made = f"{folder} was measured {f'on {date}' if date else 'earlier'}"
     try:
         read_probe(folder)
     except InputError:

@@ -21,12 +21,14 @@ import torch
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
     INVARIANCE,
-    Check,
+    Checks,
     check_drawn_law,
     check_mean_score,
     check_scores,
+    none_failed,
 )
 from mse_lab.results.diagnostics import Diagnostics, diagnose
+from mse_lab.results.folder import NEEDED
 from mse_lab.results.measurement import PromptMeasurement, stack
 from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import (
@@ -41,12 +43,10 @@ from mse_lab.version import VERSION
 class Outcome(NamedTuple):
     """What became of a run."""
 
-    checks: list[Check]
-    # What a reader should know before using the numbers, a sentence each.
-    warnings: list[str]
-    finished_before: bool  # Whether the run was finished before and left as it is.
+    noted: Checks
     # What its completions are like; None where their file is lost.
     diagnostics: Diagnostics | None
+    finished_before: bool = False  # Whether it was left as it is.
     repaired: Sequence[str] = ()  # Files that were lost and have been made again.
 
 
@@ -117,8 +117,8 @@ def describe_environment(root: Path, device: torch.device) -> dict[str, Any]:
 
 def conclude(
     subject: Subject, prompts: Sequence[PromptMeasurement]
-) -> tuple[Analysis, list[Check], list[str], Diagnostics]:
-    """Give analysis, checks, warnings and diagnostics of a measured run; write nothing."""
+) -> tuple[Analysis, Checks, Diagnostics]:
+    """Give analysis, checks and diagnostics of a measured run; write nothing."""
     summaries = [prompt.completions for prompt in prompts]
     pools = stack([prompt.arrays for prompt in prompts])
     described = describe_prompts(
@@ -145,7 +145,7 @@ def conclude(
         *subject.memory.warnings,
         *source.warnings,
     ]
-    return result, checks, warnings, diagnostics
+    return result, Checks(none_failed(checks), checks, warnings), diagnostics
 
 
 def _describe(
@@ -192,12 +192,12 @@ def finish(
     `devices` has the device of each process, `peak_memory` the bytes of the largest one.
     """
     results = subject.folder
-    result, checks, warnings, diagnostics = conclude(subject, prompts)
+    result, noted, diagnostics = conclude(subject, prompts)
     results.write("environment.json", _describe(subject, prompts, devices, peak_memory))
     lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
     results.write("completions.jsonl", "".join(lines))
-    results.write_tables(result)
+    results.write_tables(result, NEEDED)
     results.write("diagnostics.json", asdict(diagnostics))
-    results.write_end(checks, warnings, vars(result.pools))
+    results.write_end(noted, vars(result.pools))
     results.drop_shards()
-    return Outcome(checks, warnings, finished_before=False, diagnostics=diagnostics)
+    return Outcome(noted, diagnostics)

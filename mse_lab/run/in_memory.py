@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from mse_lab.errors import InputError, shown
 from mse_lab.estimators import find_estimators, identify_estimators
 from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.results.analysis import Analysis
-from mse_lab.results.checks import Check
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import START_OVER_IN_PYTHON, ResultsFolder
 from mse_lab.results.measurement import PromptMeasurement
@@ -29,9 +29,6 @@ from mse_lab.run.context import attach
 from mse_lab.run.finish import conclude
 from mse_lab.run.run_probe import execute_run, measure_prompts
 from mse_lab.run.subject import Subject
-
-# The analysis of what was measured, its checks, and its warnings.
-AnalysedModel = tuple[Analysis, list[Check], list[str]]
 
 
 def _model_path(model: Any) -> str:
@@ -107,12 +104,12 @@ def borrow_subject(
         yield attach(subject, policy, block)
 
 
-def measure_model(subject: Subject, *, shown: bool) -> AnalysedModel:
+def measure_model(subject: Subject, *, shown: bool) -> Analysis:
     """Measure a borrowed subject, with a progress bar if `shown`."""
     if subject.results is not None:
-        done = execute_run(subject, shown=shown)
-        return read_run(subject.folder.path), done.checks, done.warnings
+        execute_run(subject, shown=shown)
+        return read_run(subject.folder.path)
     store = dict[Item, PromptMeasurement]()
     measure_prompts(subject, store, range(len(subject.prompts)), shown=shown)
-    result, checks, warnings, _ = conclude(subject, list(store.values()))
-    return result, checks, warnings
+    result, noted, _ = conclude(subject, list(store.values()))
+    return replace(result, noted=noted)

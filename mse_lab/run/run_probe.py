@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from mse_lab.results.files import vanished
 from mse_lab.results.finished_run import repair
-from mse_lab.results.inventory import MARK
+from mse_lab.results.folder import MARK
 from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.run.changes import identify_model
 from mse_lab.run.context import load, measuring
@@ -28,19 +28,13 @@ def find_finished(subject: Subject, *, fresh: bool = False) -> Outcome | None:
     if "model" not in identity:
         identity = {**identify_model(subject.probe.model, subject.root), **identity}
     results.refuse_other(subject.probe, identity)
-    repaired = repair(subject.name, subject.probe, subject.prompts, results)
+    repaired = repair(subject.name, subject.probe, results)
     if not results.is_complete():
         return None
     results.read("pools.npz")  # Everything else follows from it.
     results.drop_shards()
-    written = results.read_checks()
-    return Outcome(
-        written.checks,
-        written.warnings,
-        finished_before=True,
-        diagnostics=results.read("diagnostics.json", None),
-        repaired=repaired,
-    )
+    noted, diagnostics = results.read_checks(), results.read("diagnostics.json", None)
+    return Outcome(noted, diagnostics, finished_before=True, repaired=repaired)
 
 
 def measure_prompts(

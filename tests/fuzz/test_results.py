@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import run_mse
 from mse_lab.arrays import LARGEST
-from mse_lab.results import inventory
 from mse_lab.results.files import write_file
+from mse_lab.results.folder import READERS
 
-FILES = sorted(inventory.READERS)
+FILES = sorted(READERS)
 COMMANDS = ["run", "figure", "figure --phase", "claims", "advise", "report"]
 
 # What an array is turned into: other numbers, other shapes, other types.

@@ -10,15 +10,14 @@ import pytest
 
 import run_mse
 from mse_lab.errors import InputError
-from mse_lab.results import inventory
 from mse_lab.results.files import write_file
-from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.inventory import (
+from mse_lab.results.folder import (
     FROM_POOLS,
     READERS,
     REPAIR,
     RESTORE,
     SEALED,
+    ResultsFolder,
     read_intact,
     read_table,
 )
@@ -44,7 +43,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", sorted(READERS))
+@pytest.mark.parametrize("name", sorted({*READERS} - {"completions.jsonl"}))
 def test_whatever_is_damaged_is_named(copy, name, damage):
     DAMAGES[damage](copy.file(name))
     with pytest.raises(InputError) as refusal:
@@ -122,33 +121,30 @@ def test_what_follows_from_the_pools_is_made_again(
     assert "finished before, left as it is" in capsys.readouterr().out
 
 
-BESIDE_A_LOST_TABLE = {
-    "other damage": (lambda copy: DAMAGES["cut"](copy.file("diagnostics.json")), "damaged"),
-    "no completions": (lambda copy: copy.file("completions.jsonl").unlink(), "missing"),
-    "cut completions": (
-        lambda copy: DAMAGES["cut"](copy.file("completions.jsonl")),
-        "damaged",
-    ),
-    "fewer completions": (
-        lambda copy: copy.file("completions.jsonl").write_bytes(
-            b"".join(copy.file("completions.jsonl").read_bytes().splitlines(True)[:-1])
-        ),
-        "are not of one run",
-    ),
-}
-
-
-@pytest.mark.parametrize("other", BESIDE_A_LOST_TABLE)
-def test_what_does_not_follow_is_asked_for(other, project, copy, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("prompts.csv", "mse.csv"),
+        ("prompts.csv", None),
+        ("pools.npz", "mse.csv"),
+        ("diagnostics.json", "mse.csv"),
+    ],
+)
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_what_does_not_follow_is_asked_for(
+    name, beside, damage, project, copy, capsys, monkeypatch
+):
     """Nothing is measured, and nothing more is lost."""
-    spoil, says = BESIDE_A_LOST_TABLE[other]
-    DAMAGES["cut"](copy.file("prompts.csv"))
-    spoil(copy)
-    there = sorted(path.name for path in copy.path.iterdir())
     monkeypatch.setattr(context, "load_policy", None)
+    for lost in filter(None, (name, beside)):
+        DAMAGES["cut"](copy.file(lost))
+    if damage == "gone" and name == "prompts.csv":
+        copy.file(name).unlink()
+    there = sorted(path.name for path in copy.path.iterdir())
     assert put("run", project, copy) == 2
     said = capsys.readouterr().err
-    assert says in said
+    kind = "missing" if name not in there else "damaged"
+    assert f"{copy.file(name)}: {kind}" in said
     assert said.count("\n") == 1
     assert sorted(path.name for path in copy.path.iterdir()) == there
 
@@ -255,13 +251,13 @@ def of_another_run(copy, name):
 def test_what_answers_are_read_from_is_as_the_run_wrote_it(name, project, copy, capsys):
     of_another_run(copy, name)
     commands = ["claims", "advise", "report"]
-    readers = [*commands, *["figure"] * (name in inventory.TABLES)]
+    readers = [*commands, *["figure"] * (name in FROM_POOLS)]
     # No command reads laws at further sizes back, but `run` restores them.
     for command in readers if name != "laws.csv" else []:
         assert put(command, project, copy) == 2
         said = capsys.readouterr().err
         assert f"{copy.file(name)}: not as the run wrote it, by its digest in chec" in said
-    made_again = name in inventory.TABLES
+    made_again = name in FROM_POOLS
     assert put("run", project, copy) == (0 if made_again else 2)
     if made_again:
         assert f"{name} made again from pools.npz" in capsys.readouterr().out

@@ -258,7 +258,7 @@ def test_what_cannot_be_used_is_one_line(parts, changes, message):
 
 
 def test_a_figure_says_that_a_check_failed(result):
-    failed = replace(result, checks=(replace(result.checks[0], ok=False),))
+    failed = replace(result, noted=replace(result.noted, ok=False))
     assert "A CHECK FAILED" in failed.plot().axes[0].get_title()
 
 

@@ -16,7 +16,7 @@ import run_mse
 from mse_lab.config.probe_files import load_probe
 from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
-from mse_lab.results.checks import Check
+from mse_lab.results.checks import Check, Checks
 from mse_lab.run import torchrun as several
 from mse_lab.run.finish import Outcome
 from mse_lab.run.processes import LOCK, lock
@@ -67,7 +67,7 @@ def test_a_start_has_a_name_that_no_lost_one_had():
 
 def test_the_first_decides_by_json_and_everything_is_dealt_once(pair):
     check = Check("a", float("nan"), 1.0, None, "b")
-    found = Outcome([check], ["c"], True, None, ["mse.csv"])
+    found = Outcome(Checks(True, [check], ["c"]), None, True, ["mse.csv"])
     shown = [
         pair[0].agree(lambda: found, Outcome | None),
         pair[1].agree(lambda: pytest.fail("not asked"), Outcome | None),

@@ -12,8 +12,7 @@ from mse_lab.config.probe_files import load_probe
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.results.files import write_file
-from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.inventory import MARK
+from mse_lab.results.folder import MARK, ResultsFolder
 from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.run.context import load, measuring
 from mse_lab.run.processes import Processes

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -412,7 +413,5 @@ def test_python(project, checkpoint, tmp_path, monkeypatch, capfd):
     assert not list((tmp_path / "empty").iterdir())
     written = ResultsFolder(project / "results/small")
     assert same_tables(found, written.path, tmp_path)
-    checks = written.read_checks()
-    assert [vars(one) for one in found.checks] == [vars(one) for one in checks.checks]
-    assert found.warnings == checks.warnings
+    assert found.noted == replace(written.read_checks(), seals={})
     assert found.warnings
