@@ -55,8 +55,9 @@ def one_line(text: str) -> str:
     'first second \\x1b[1m'
     """
     line = " ".join(part.strip() for part in text.splitlines())
-    escaped = (char if char.isprintable() else ascii(char)[1:-1] for char in line)
-    return shorten("".join(escaped), LONGEST_LINE)
+    if not line.isprintable():
+        line = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
+    return shorten(line, LONGEST_LINE)
 
 
 def in_short(error: BaseException) -> str:

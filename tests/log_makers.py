@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mse_lab.logs.forms import parse_columns
+from mse_lab.logs.forms import check_columns, parse_columns
 from mse_lab.logs.read_logs import read_log
 from mse_lab.logs.reward_groups import make_groups
 from mse_lab.logs.summary import Summary
-from mse_lab.logs.summary import summarise as summary_of
 
 
 def write_lines(path, records):
@@ -99,11 +98,10 @@ def read(given, columns=None, **settings):
     """Read a log: its columns, and its groups."""
     log = read_log(
         given if isinstance(given, pd.DataFrame | list) else [given],
-        columns,
+        check_columns(columns or {}),
         partial_ok=settings.pop("partial", False),
     )
-    groups = make_groups(log, settings.pop("group_size", None))
-    return Summary(**summary_of(log, groups, **settings))
+    return Summary.of(make_groups(log, settings.pop("group_size", None)), **settings)
 
 
 def check(given, expected, columns="", **settings):

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
-from mse_lab.logs.forms import GivenColumns, check_columns
+from mse_lab.logs.forms import check_columns
 from mse_lab.logs.read_logs import read_log
 from mse_lab.logs.reward_groups import make_groups
-from mse_lab.logs.summary import Summary, summarise
+from mse_lab.logs.summary import Summary
 from mse_lab.logs.verdicts import verdicts_as_dicts
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Rollouts(Summary):
     def forecast(self) -> pd.DataFrame:
         """Share of zero-variance groups at each size up to that of the log."""
         names = ("zero_variance", "zero_variance_low", "zero_variance_high")
-        rows = [(row.group_size, *row.zero_variance) for row in self.forecasts]
+        rows = [(size, *share) for size, share in self.numbers["forecast"].items()]
         return pd.DataFrame(rows, columns=["group_size", *names])
 
     def plot(self) -> "Figure":
@@ -60,7 +60,7 @@ class Rollouts(Summary):
     def __repr__(self) -> str:
         from mse_lab.report.rollouts_report import rollouts_headline
 
-        return f"Rollouts of {one_line(self.log.source.name)}: {rollouts_headline(self)}"
+        return f"Rollouts of {one_line(self.groups.log.name)}: {rollouts_headline(self)}"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -105,8 +105,7 @@ def rollouts(
         raise InputError(f"level = {shown(level)}: give a share such as 0.95")
     if not (group_size is None or (is_count(group_size) and group_size < LARGEST_ASKED)):
         raise InputError(f"group_size = {shown(group_size)}: give a whole number from 1")
-    named: GivenColumns = check_columns(columns) if columns is not None else {}
+    named = None if columns is None else check_columns(columns)
     given = source if isinstance(source, pd.DataFrame) else _paths(source)
     log = read_log(given, named, partial_ok=partial)
-    groups = make_groups(log, group_size)
-    return Rollouts(**summarise(log, groups, level, outcome))
+    return Rollouts.of(make_groups(log, group_size), level, outcome)

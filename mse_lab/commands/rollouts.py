@@ -8,10 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import (
-    Parser,
-    group_size,
-)
+from mse_lab.commands.command_line import Parser, group_size
 from mse_lab.console import complain, show_status
 from mse_lab.errors import InputError, nearest
 from mse_lab.formatting import number
@@ -88,7 +85,7 @@ def execute(arguments: Namespace) -> int:
 def _exceeds(logs: Rollouts, key: str) -> bool:
     from mse_lab.logs.verdicts import verdicts_of
 
-    verdict = verdicts_of(logs)[key]
+    verdict = verdicts_of(logs).get(key)
     if verdict is None:
         raise InputError(f"--fail-on {key}: these logs do not tell {key}; leave it out")
     if verdict.look:

@@ -118,10 +118,11 @@ def lines_of(rows: Rows) -> list[Line]:
     """Read rows as lines."""
     records = read_records(rows, _columns_of(rows))
     columns = {name: array.to_pylist() for name, array in records.items()}
-    ids = columns.pop("prompt_id", columns.get("prompt"))
-    columns.pop("prompt", None)
-    if ids is None:
-        raise InputError(f"{rows.place(0)}: prompt is missing; give the id of its prompt")
+    texts = columns.pop("prompt", [None] * len(rows.numbers))
+    ids = columns.pop("prompt_id", texts)
+    if None in ids:
+        where = rows.place(ids.index(None))
+        raise InputError(f"{where}: prompt is missing; give the id of its prompt")
     for name in KINDS.keys() & columns:
         lists, kind = columns[name], KINDS[name]
         columns[name] = [None if one is None else np.array(one, kind) for one in lists]

@@ -8,8 +8,7 @@ trl            TRL's files: which steps trained, how long blocks are
 groups         completions -> groups of a prompt
 reward_groups  their rewards, by completion and by group
 parts          what each part of a reward contributes
-values         groups -> values of prompts, drift
-forecast       zero-variance groups at other sizes
+values         groups -> values of prompts, drift, other group sizes
 summary        every number of the screen
 verdicts       findings, and what to do
 """

@@ -7,18 +7,17 @@ comes again after another may be two: it is refused, unless the size of groups i
 which its completions are cut in their order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mse_lab.arrays import Flags, Ints
 from mse_lab.errors import InputError, shorten, shown
-from mse_lab.logs.forms import Form
-from mse_lab.logs.read_logs import OTHER, Log
+from mse_lab.logs.find_logs import Log
+from mse_lab.logs.read_logs import OTHER
 
 
 def largest_mode(sizes: Ints) -> int:
@@ -30,14 +29,6 @@ def largest_mode(sizes: Ints) -> int:
 def number(table: pd.DataFrame, *keys: str) -> Ints:
     """Number the combinations of columns, from 0 in the order of their first occurrence."""
     return table.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
-
-
-class _Doubt(NamedTuple):
-    """Of which groups (K,) a reading is doubtful, why, and what to do about it."""
-
-    odd_K: Flags
-    why: str
-    remedy: str
 
 
 @dataclass(frozen=True)
@@ -54,22 +45,7 @@ class _Groups:
         """The sizes."""
         return np.bincount(self.group_N)
 
-    @property
-    def form(self) -> Form:
-        """How the files write completions."""
-        return self.log.source.form
-
     @cached_property
-    def identity(self) -> str:
-        """The name that names the prompt."""
-        return "prompt_id" if "prompt_id" in self.log.identities else "prompt"
-
-    @property
-    def text(self) -> str:
-        """The file's column that names the prompt."""
-        return self.form.columns[self.identity]
-
-    @property
     def others(self) -> dict[str, str]:
         """The ids that are not used: the file's columns, by those of the table."""
         ids = [name for name in self.table if name.startswith(OTHER)]
@@ -83,20 +59,21 @@ class _Groups:
         what = ", ".join(f"{key} {shown(self.log.labels[int(row[key])])}" for key in by)
         return (what or "a file") + (f" at step {row['step']}" if "step" in row else "")
 
-    def refuse(self, doubts: Iterable[_Doubt]) -> None:
+    def refuse(self, odd_K: Flags, why: str, remedy: str) -> None:
         """Refuse a group that may be several, or none."""
-        for odd_K, why, remedy in doubts:
-            for group in np.flatnonzero(odd_K)[:1]:
-                has = f"{self.name(group)} has {self.size_K[group]} completions"
-                raise InputError(f"{has}, {why}: {remedy}")
+        for group in np.flatnonzero(odd_K)[:1]:
+            has = f"{self.name(group)} has {self.size_K[group]} completions"
+            raise InputError(f"{has}, {why}: {remedy}")
 
     def parts_K(self, values_N: pd.Series) -> Ints:
         """Count the different values in each group."""
         return values_N.groupby(self.group_N).nunique(dropna=False).to_numpy()
 
-    def or_neither(self) -> str:
-        """Say how the groups stay as they are."""
-        return f", group={self.text} if neither" if self.log.identities - {"step"} else ""
+    @property
+    def as_they_are(self) -> str:
+        """The words by which the groups stay as they are."""
+        named = self.log.identity or ("group" if "group" in self.table else "")
+        return f"group={self.log.form.columns[named]}" if named else ""
 
 
 def _by(log: Log, table: pd.DataFrame, keys: Sequence[str]) -> _Groups:
@@ -106,13 +83,13 @@ def _by(log: Log, table: pd.DataFrame, keys: Sequence[str]) -> _Groups:
 
 def _refuse_again(groups: _Groups) -> None:
     """Refuse a group, or else a step, that comes again after another."""
-    mixed = groups.form.mixed and "step" in groups.table
+    mixed = groups.log.form.mixed and "step" in groups.table
     codes = number(groups.table, "step") if mixed else groups.group_N
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for at in starts[pd.Series(codes[starts]).duplicated()][:1].tolist():
         step = f"step {groups.table['step'].iloc[at]}" if mixed else ""
         raise InputError(
-            f"{groups.log.source.place(groups.table, at)}: "
+            f"{groups.log.place(groups.table, at)}: "
             f"{step or groups.name(codes[at])} comes again after another: a file that was "
             "appended to, a second epoch, or ids numbered anew? Name what tells them "
             "apart, --columns step=... or group=..., or put what belongs together side by "
@@ -120,8 +97,8 @@ def _refuse_again(groups: _Groups) -> None:
         )
 
 
-def _in_two_files(groups: _Groups) -> Iterator[_Doubt]:
-    yield _Doubt(
+def _refuse_two_files(groups: _Groups) -> None:
+    groups.refuse(
         groups.parts_K(groups.table["file"]) > 1,
         "in two files",
         "name the files of one training, leave out what repeats another, or join those "
@@ -129,52 +106,39 @@ def _in_two_files(groups: _Groups) -> Iterator[_Doubt]:
     )
 
 
-def _split_by_ids(groups: _Groups) -> Iterator[_Doubt]:
-    """Doubt a group that an unused id splits, unless it only numbers completions."""
+def _refuse_split(groups: _Groups) -> None:
+    """Refuse a group that an unused id splits, unless it only numbers completions."""
     for column, name in groups.others.items():
         count_K = groups.parts_K(groups.table[column])
-        yield _Doubt(
+        groups.refuse(
             (count_K > 1) & (count_K < groups.size_K),
             f"with {count_K.max()} values of {name}",
             f"--columns prompt_id={name} if it identifies a prompt, group={name} if a "
-            f"group, whatever its prompts{groups.or_neither()}",
+            f"group, whatever its prompts, {groups.as_they_are} if neither",
         )
 
 
-def _joined_by_ids(groups: _Groups) -> Iterator[_Doubt]:
-    """Doubt groups of one, which an id would join, and any that a group's id would."""
-    ids, own = groups.others, groups.form.columns.get("group", "")
-    for column, name in (ids | ({"group": own} if "group" in groups.table else {})).items():
+def _refuse_joined(groups: _Groups) -> None:
+    """Refuse groups of one, which an id would join, and any that a group's id would."""
+    ids, alone = groups.others, groups.size_K.max() == 1
+    own = {"group": groups.log.form.columns["group"]} if "group" in groups.table else {}
+    for column, name in (ids | own).items():
         joined = _by(groups.log, groups.table, [column, "step"])
-        joins = groups.size_K.max() == 1 or (column in ids and "group" in name.lower())
+        one_for_all = column in ids and groups.table[column].nunique() == 1
         finer = (groups.parts_K(pd.Series(joined.group_N)) > 1).any()
-        joins &= not finer and len(joined.size_K) < len(groups.size_K)
-        joins &= column not in ids or groups.table[column].nunique() > 1
-        yield _Doubt(
-            np.full(len(groups.size_K), joins),
-            f"and {name} is that of several",
-            f"--columns group={name} if it identifies a group, whatever its prompts"
-            f"{groups.or_neither()}",
-        )
+        if (alone or (column in ids and "group" in name.lower())) and not (
+            one_for_all or finer or len(joined.size_K) == len(groups.size_K)
+        ):
+            groups.refuse(
+                groups.size_K > 0,
+                f"and {name} is that of several",
+                f"--columns group={name} if it identifies a group, whatever its prompts, "
+                f"{groups.as_they_are} if neither",
+            )
 
 
-def _of_group_ids(groups: _Groups) -> Iterator[_Doubt]:
-    """Doubt a group id that numbers completions: no two of a prompt share one."""
-    keys = [key for key in ("prompt", "step") if key in groups.table]
-    if keys and largest_mode(groups.size_K) == 1:
-        again_N = groups.table.duplicated(keys)
-        neither = f", or group={groups.text} for those of a prompt and step"
-        yield _Doubt(
-            np.bincount(groups.group_N, weights=again_N) > 0,
-            f"and no two of a prompt share a {groups.form.columns['group']}, so it "
-            "identifies no group",
-            "name what does, --columns group=..."
-            + (neither if "prompt" in groups.table else ""),
-        )
-
-
-def _of_prompts(groups: _Groups) -> Iterator[_Doubt]:
-    """Doubt groups of an id that are larger than others, or of a text that are unlike.
+def _refuse_unlike(groups: _Groups) -> None:
+    """Refuse groups of an id that are larger than others, or of a text that are unlike.
 
     A group may lack the lines that were left out, and the last one what was cut off. A
     text of all completions says nothing.
@@ -182,20 +146,20 @@ def _of_prompts(groups: _Groups) -> Iterator[_Doubt]:
     size_K, largest, faults = groups.size_K, groups.size_K.max(), groups.log.faults
     remedy = (
         "are these several groups? Name what tells them apart, --columns prompt_id=..., "
-        f"group=... or step=..., or group={groups.text} if they are one; --group-size G "
+        f"group=... or step=..., or {groups.as_they_are} if they are one; --group-size G "
         "cuts by order"
     )
-    if groups.identity == "prompt_id":
+    if groups.log.identity == "prompt_id":
         common = np.argmax(np.bincount(size_K))
-        yield _Doubt(size_K > common, f"others {common}", remedy)
+        groups.refuse(size_K > common, f"others {common}", remedy)
         return
     alone = len(groups.table) > 1 and groups.table["prompt"].nunique() == 1
-    yield _Doubt(np.full(len(size_K), alone), "and there is no other prompt", remedy)
+    groups.refuse((size_K > 0) & alone, "and there is no other prompt", remedy)
     short_K = largest - size_K
     if faults.early:
         short_K[groups.group_N[-1]] = 0
     unlike_K = (size_K == largest) & (short_K.sum() > len(faults.damaged))
-    yield _Doubt(unlike_K, f"others {size_K[np.argmax(short_K)]}", remedy)
+    groups.refuse(unlike_K, f"others {size_K[np.argmax(short_K)]}", remedy)
 
 
 def _cut(groups: _Groups, size: int) -> Ints:
@@ -215,38 +179,40 @@ def _cut(groups: _Groups, size: int) -> Ints:
 
 def _cut_neighbours(log: Log, table: pd.DataFrame, size: int) -> Ints:
     """Cut completions of which each has a prompt of its own into blocks of neighbours."""
-    if log.source.form.mixed:
+    if log.form.mixed:
         raise InputError(
             f"--group-size {size}: every completion has a prompt of its own, and the order "
             "of these files says nothing; --columns group=... names what identifies a group"
         )
     by_step = _by(log, table, ["file", "step"])
     _refuse_again(by_step)
-    blocks = replace(by_step, group_N=_cut(by_step, size))
-    blocks.refuse(_split_by_ids(blocks))
+    blocks = _Groups(log, table, by_step.keys, _cut(by_step, size))
+    _refuse_split(blocks)
     return blocks.group_N
 
 
 def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     """Put completions into groups by what the log gives of a prompt, step and group."""
-    named = {"prompt_id", "prompt", "group"} & log.identities
+    by_user = "group" in log.given.columns
+    named = log.identity or "group" in table
     if not named and group_size is None:
         raise InputError(
-            f"which of the columns {shorten(', '.join(log.source.names), 200)} identifies "
+            f"which of the columns {shorten(', '.join(log.head.types), 200)} identifies "
             "a prompt or group? Name one, --columns prompt_id=... or group=...; or give "
             "--group-size G where groups are blocks of lines"
         )
-    by_user = "group" in log.source.form.given
     of_names = ("step", "group") if by_user else ("prompt", "step", "group")
     groups = _by(log, table, of_names if named else ("file", "step"))
-    groups.refuse(_in_two_files(groups))
+    _refuse_two_files(groups)
     if group_size is not None:
         alone = groups.size_K.max() == 1 and "prompt" in groups.keys and group_size > 1
         if alone:
             return _cut_neighbours(log, table, group_size)
         return _cut(groups, group_size)
     _refuse_again(groups)
-    rules = [_split_by_ids, _of_group_ids if "group" in named else _of_prompts]
-    for rule in rules if by_user else [*rules, _joined_by_ids]:
-        groups.refuse(rule(groups))
+    _refuse_split(groups)
+    if "group" not in table:
+        _refuse_unlike(groups)
+    if not by_user:
+        _refuse_joined(groups)
     return groups.group_N

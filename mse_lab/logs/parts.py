@@ -11,7 +11,6 @@ the share of a set of groups in the squared advantages is
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,8 @@ from mse_lab.records.records import PART
 STD_FLOOR = 1e-4  # TRL's, added to the standard deviation.
 
 
-class RewardPart(NamedTuple):
+@dataclass(frozen=True)
+class RewardPart:
     """What a part of the reward contributes; shares of groups of two or more."""
 
     name: str

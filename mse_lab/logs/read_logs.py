@@ -17,7 +17,6 @@ A column is there if the log has it; where a completion lacks the number, it is 
 thousand rows in memory, numbers all.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -32,16 +31,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats, Ints
-from mse_lab.errors import InputError, one_line, shorten
-from mse_lab.logs.find_logs import LeftOut, LogSource, find_logs
-from mse_lab.logs.forms import (
-    NUMBERS,
-    Form,
-    GivenColumns,
-    added_columns,
-    recognise,
-    refuse_unseen,
-)
+from mse_lab.errors import InputError, one_line, shorten, shown
+from mse_lab.logs.find_logs import Head, LeftOut, Log, find_logs
+from mse_lab.logs.forms import GivenColumns, recognise
 from mse_lab.mse.mismatch import token_divergences
 from mse_lab.records.records import (
     IDENTITIES,
@@ -68,156 +60,155 @@ OTHER = "others."  # Begins the name of the column of an id that is not used.
 _HASHED = ("prompt_id", "prompt", "group")
 
 
-@dataclass(frozen=True)
-class Log:
-    """A log: what was read, and its completions."""
-
-    source: LogSource
-    completions: pd.DataFrame  # Their numbers, a row each.
-    labels: Mapping[int, str]  # What a reader sees of a prompt or group, by its hash.
-    identities: frozenset[str]  # Which of a record's `IDENTITIES` it has.
-    faults: Faults  # What of its files could not be read.
-
-
 @dataclass
 class _Reader:
     """A log as it is read, some thousand rows of a file at a time."""
 
-    given: GivenColumns
+    log: Log
     labels: dict[int, str] = field(default_factory=dict)
     types: dict[str, type] = field(default_factory=dict)  # Of ids, in the file.
     seen: set[str] = field(default_factory=set)  # Names of a record that some row has.
-    # The types of the cells of columns that a reward function added.
-    cells: defaultdict[str, set[type]] = field(default_factory=lambda: defaultdict(set))
+    words: set[str] = field(default_factory=set)  # Added columns that are no numbers.
     tables: list[pd.DataFrame] = field(default_factory=list)
 
-    def read(
-        self, file: int, rows: Iterator[Rows], form: Form, names: Sequence[str]
-    ) -> None:
-        """Read the rows of a file, whose first ones have these columns."""
+    def read(self, file: int, rows: Iterator[Rows], head: Head) -> None:
+        """Read the rows of a file, whose first ones have this head."""
         for some in rows:
-            if {*some.columns} - {*names}:
-                self._refuse_late(some, form, names)
+            if {*some.columns} - {*head.types}:
+                self._refuse_late(some, head)
             if some.numbers:
-                self.tables.append(self._table(file, some, form))
+                self.tables.append(self._table(file, some, head))
 
-    def _refuse_late(self, rows: Rows, form: Form, names: Sequence[str]) -> None:
+    def _refuse_late(self, rows: Rows, head: Head) -> None:
         """Refuse a column that would be read, had the first rows had it."""
-        types = dict.fromkeys([*names, *rows.columns], pa.null())
-        late = {*recognise(rows.path, types, self.given).columns.values()} - {*names}
-        for name in late & {*rows.columns}:
+        types = dict.fromkeys([*head.types, *rows.columns], pa.null())
+        form = recognise(rows.path, types, self.log.given)
+        for name in {*form.columns.values()} & {*rows.columns} - {*head.types}:
             at = next(n for n, one in enumerate(rows.columns[name]) if one is not None)
             raise InputError(
                 f"{rows.place(at)}: has {name}, and the first rows have none; give it in "
                 "every row or in none"
             )
 
-    def _table(self, file: int, rows: Rows, form: Form) -> pd.DataFrame:
+    def _table(self, file: int, rows: Rows, head: Head) -> pd.DataFrame:
         """Give the numbers of some rows."""
-        added = added_columns(form, rows.columns)
-        for name, types in added.items():
-            self.cells[name] |= types
-        parts = [name for name, types in added.items() if types and types <= NUMBERS]
-        records = read_records(
-            rows, dict(form.columns) | {PART + name: name for name in parts}
-        )
+        form, added = head.form, head.form.added([*rows.columns])
+        for name in added:
+            kinds = {*map(type, listed(rows.columns[name]))} - {type(None)}
+            self.words |= {name} if kinds - {bool, int, float} else set()
+        parts = {PART + name: name for name in added if name not in self.words}
+        records = read_records(rows, dict(form.columns) | parts)
         if form.blocks and "completion" in records:  # In a CSV an empty text is no cell.
             records["completion"] = records["completion"].fill_null("")
         self.seen |= {name for name, one in records.items() if one.null_count < len(one)}
-        self._refuse_two_types(rows, form, records)
         table = {
             "file": np.full(len(rows.numbers), file, np.int32),
             "row": np.asarray(rows.numbers, dtype=np.int64),
         }
         for name in [name for name in _HASHED if name in records]:
-            table[name], labels = _hash_names(records[name])
-            if name != "prompt" or "prompt_id" not in records:
-                self.labels = labels | self.labels
+            self._refuse_two_types(rows, name, form.columns[name])
+            labelled = name != "prompt" or "prompt_id" not in records
+            table[name] = self._hash(records[name], labelled=labelled)
         if "step" in records:
-            table["step"] = records["step"].to_numpy()
+            table["step"] = records["step"].to_numpy(zero_copy_only=False)
         for name in () if "group" in records else form.possible_ids([*rows.columns]):
             texts = pa.array(map(repr, listed(rows.columns[name])), pa.string())
-            table[OTHER + name] = _hash_names(texts)[0]
+            table[OTHER + name] = self._hash(texts)
         return pd.DataFrame(table | dict(_numbers_of(rows, records)), copy=False)
 
-    def _refuse_two_types(
-        self, rows: Rows, form: Form, records: Mapping[str, pa.Array]
-    ) -> None:
-        """Refuse an id that comes in two types; no row lacks it."""
-        for name in [name for name in _HASHED if name in records]:
-            values = find_column(rows, form.columns[name])
-            some = values[:1].to_pylist() if isinstance(values, pa.Array) else values or ()
-            types = [*map(type, some)]
-            known = self.types.setdefault(name, types[0])
-            for at in [at for at, one in enumerate(types) if one is not known][:1]:
+    def _hash(self, names: pa.Array, *, labelled: bool = False) -> NDArray[Any]:
+        """Hash names, NaN for none; keep what a reader sees of a hash."""
+        coded = names.dictionary_encode()
+        texts = coded.dictionary.to_pylist()
+        hashes = [*map(hash, texts)]
+        if labelled:
+            labels = (shorten(one_line(text[:1000]), 60) for text in texts)
+            self.labels.update(zip(hashes, labels, strict=True))
+        found = np.array(hashes, np.int64)[coded.indices.fill_null(0).to_numpy()]
+        return np.where(names.is_null(), np.nan, found) if names.null_count else found
+
+    def _refuse_two_types(self, rows: Rows, name: str, column: str) -> None:
+        """Refuse an id that comes in two types."""
+        values = find_column(rows, column)
+        some = values[:1].to_pylist() if isinstance(values, pa.Array) else values or ()
+        for at, kind in enumerate(map(type, some)):
+            known = self.types.setdefault(name, kind)
+            if kind not in (known, type(None)):
                 raise InputError(
-                    f"{rows.place(at)}: {name} is of the type {types[at].__name__}, in "
-                    f"rows before {known.__name__}: one id in two types may be two; write "
-                    "all alike"
+                    f"{rows.place(at)}: {name} is of the type {kind.__name__}, in rows "
+                    f"before {known.__name__}: one id in two types may be two; write all "
+                    "alike"
                 )
 
-    def finish(self, source: LogSource, faults: Faults) -> Log:
+    def finish(self) -> Log:
         """Return the log."""
-        refuse_unseen(source.form, self.seen, source.name)
+        self._refuse_unseen()
+        log = self.log
         if not self.tables:
-            raise InputError(f"{source.name}: no completions; let the trainer write some")
-        _refuse_partly(source, self.tables)
+            raise InputError(f"{log.name}: no completions; let the trainer write some")
+        words = [PART + name for name in self.words]
         table = pd.concat(self.tables, ignore_index=True)
-        identities = frozenset({*IDENTITIES} & {*table})
-        _refuse_other_text(source, table, self.labels)
-        _refuse_older(source, table)
-        if "prompt_id" in table:
+        table = table.drop(columns=words, errors="ignore")
+        _refuse_missing(log, table)
+        _refuse_other_text(log, table, self.labels)
+        _refuse_older(log, table)
+        identity = next((name for name in ("prompt_id", "prompt") if name in table), "")
+        if identity == "prompt_id":
             table = table.drop(columns="prompt", errors="ignore")
             table = table.rename(columns={"prompt_id": "prompt"})
-        for name in identities & {"prompt_id", "group"}:
-            ids = table[name.removesuffix("_id")].unique()
-            _refuse_two_spellings({self.labels[one] for one in ids})
-        mixed = sorted(
-            name
-            for name, types in self.cells.items()
-            if types & NUMBERS and types - NUMBERS
+        for name in {"group", *(["prompt"] if identity == "prompt_id" else [])} & {*table}:
+            _refuse_two_spellings({self.labels[one] for one in table[name].unique()})
+        return replace(
+            log,
+            completions=table,
+            labels=self.labels,
+            identity=identity,
+            left_out=(*log.left_out, *_left_out(log.faults)),
         )
-        table = table.drop(columns=[PART + name for name in mixed], errors="ignore")
-        left_out = [*source.left_out, *_left_out(faults, mixed)]
-        source = replace(source, left_out=left_out)
-        return Log(source, table, self.labels, identities, faults)
+
+    def _refuse_unseen(self) -> None:
+        """Refuse a nested column that the user named, and that no row has."""
+        for name, column in self.log.given.columns.items():
+            present = any(map(is_reward, self.seen)) if name == "rewards" else False
+            if "." in column and not present and name not in self.seen:
+                ours = "reward" if name.startswith(PART) else name
+                raise InputError(
+                    f"{self.log.name}: no row has {shown(column)}, named by --columns "
+                    f"{ours}={column}"
+                )
 
 
-def _refuse_partly(source: LogSource, tables: Sequence[pd.DataFrame]) -> None:
-    """Refuse an identity that only some tables have."""
-    first, *others = ({*IDENTITIES} & {*table} for table in tables)
-    for table, names in zip(tables[1:], others, strict=True):
-        for name in sorted(names ^ first)[:1]:
-            has = ("has", "none") if name in names else ("has no", "some")
+def _refuse_missing(log: Log, table: pd.DataFrame) -> None:
+    """Refuse an identity that only some completions have."""
+    for name in [name for name in IDENTITIES if name in table]:
+        for at in np.flatnonzero(table[name].isna())[:1].tolist():
             raise InputError(
-                f"{source.place(table, 0)}: {has[0]} {name}, and {has[1]} of the rows "
-                "before; give it in every row or in none"
+                f"{log.place(table, at)}: {name} is missing, which other rows have; give "
+                "it in every row or in none"
             )
 
 
-def _refuse_other_text(
-    source: LogSource, table: pd.DataFrame, labels: Mapping[int, str]
-) -> None:
+def _refuse_other_text(log: Log, table: pd.DataFrame, labels: Mapping[int, str]) -> None:
     """Refuse an id that goes with two texts: it counts within a step, perhaps."""
     if not {"prompt_id", "prompt"} <= {*table}:
         return
     pairs = table[["prompt_id", "prompt"]].drop_duplicates()
     for at in pairs.index[pairs["prompt_id"].duplicated()][:1]:
         raise InputError(
-            f"{source.place(table, at)}: prompt_id = {labels[table['prompt_id'][at]]} goes "
+            f"{log.place(table, at)}: prompt_id = {labels[table['prompt_id'][at]]} goes "
             "with two prompts; --columns prompt_id=prompt if the text identifies them, "
             "prompt=prompt_id if the id does"
         )
 
 
-def _refuse_older(source: LogSource, table: pd.DataFrame) -> None:
+def _refuse_older(log: Log, table: pd.DataFrame) -> None:
     """Refuse files that may be of two trainings: by their steps, or in a folder their age.
 
     Files that were named may share steps, but for TRL's, which writes one for each.
     """
-    if "step" not in table or (source.asked and not source.form.blocks):
+    if "step" not in table or (log.asked and not log.form.blocks):
         return
-    files, first = [*source.files], table.groupby("file")["step"].min()
+    files, first = [*log.files], table.groupby("file")["step"].min()
     again = table.drop_duplicates(["file", "step"])
     for step in again["step"][again["step"].duplicated()][:1]:
         some = [str(files[one]) for one in again["file"][again["step"] == step]]
@@ -225,7 +216,7 @@ def _refuse_older(source: LogSource, table: pd.DataFrame) -> None:
             f"step {step} comes in {shorten(' and '.join(some), 300)}: of two trainings? "
             "Name the files of one"
         )
-    if source.asked:
+    if log.asked:
         return
     ordered = [files[one] for one in first.sort_values(kind="stable").index]
     times = [file.stat().st_mtime for file in ordered]
@@ -250,16 +241,6 @@ def _refuse_two_spellings(names: set[str]) -> None:
                 f"the ids {shorten(first[value])} and {shorten(name)} are one number in "
                 "two spellings; write all alike"
             )
-
-
-def _hash_names(names: pa.Array) -> tuple[Ints, dict[int, str]]:
-    """Give the hash of each name, and what a reader sees of a hash."""
-    coded = names.dictionary_encode()
-    texts = coded.dictionary.to_pylist()
-    hashes = [*map(hash, texts)]
-    labels = [shorten(one_line(text[:1000]), 60) for text in texts]
-    found = np.array(hashes, dtype=np.int64)[coded.indices.to_numpy()]
-    return found, dict(zip(hashes, labels, strict=True))
 
 
 def _floats(values: pa.Array) -> Floats:
@@ -356,21 +337,20 @@ def _compare(rows: Rows, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
     }
 
 
-def _source_of_frame(frame: pd.DataFrame, given: GivenColumns) -> LogSource:
-    names = [str(name) for name in frame.columns]
+def _log_of_frame(frame: pd.DataFrame, given: GivenColumns, faults: Faults) -> Log:
     floats = [pd.api.types.is_float_dtype(kind) for kind in frame.dtypes]
     kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
-    types = dict(zip(names, kinds, strict=True))
+    types = dict(zip(map(str, frame.columns), kinds, strict=True))
     where = "the data frame"
-    return LogSource(where, recognise(where, types, given), types, asked=True)
+    head = Head(recognise(where, types, given), types)
+    return Log(where, head, given, asked=True, faults=faults)
 
 
-def _left_out(faults: Faults, mixed: Sequence[str]) -> list[LeftOut]:
-    """Say which lines, ends of files and columns of two kinds were left out."""
+def _left_out(faults: Faults) -> list[LeftOut]:
+    """Say which lines and ends of files were left out."""
     left_out = {
         "line(s) that are no JSON object: left out": faults.damaged,
         "file(s) that end early, read up to there": faults.early,
-        "column(s) hold numbers and texts, and are no part of the reward": mixed,
     }
     return [
         LeftOut(len(all_), what, where=all_[0]) for what, all_ in left_out.items() if all_
@@ -384,15 +364,15 @@ def read_log(
     partial_ok: bool = False,
 ) -> Log:
     """Read a log: folders and files, or a data frame, with the user's names of columns."""
-    faults, reader = Faults(partial_ok), _Reader(columns or {})
+    faults, columns = Faults(partial_ok), columns or GivenColumns()
     if isinstance(given, pd.DataFrame):
-        source = _source_of_frame(given, reader.given)
-        with reading_rows(source.name):
-            rows = frame_rows(given, source.form.wanted)
-            reader.read(0, rows, source.form, [*source.names])
-    else:
-        source = find_logs(given, reader.given)
-        for number, (file, (form, names)) in enumerate(source.files.items()):
-            with reading_rows(file):
-                reader.read(number, read_rows(file, form.wanted, faults), form, [*names])
-    return reader.finish(source, faults)
+        reader = _Reader(_log_of_frame(given, columns, faults))
+        head = reader.log.head
+        with reading_rows(reader.log.name):
+            reader.read(0, frame_rows(given, head.form.wanted), head)
+        return reader.finish()
+    reader = _Reader(find_logs(given, columns, faults))
+    for number, (file, head) in enumerate(reader.log.files.items()):
+        with reading_rows(file):
+            reader.read(number, read_rows(file, head.form.wanted, faults), head)
+    return reader.finish()

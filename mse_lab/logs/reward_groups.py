@@ -17,12 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Floats, Ints
-from mse_lab.errors import InputError, shorten
+from mse_lab.arrays import Flags, Floats, Ints
+from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs import trl
-from mse_lab.logs.find_logs import LeftOut
+from mse_lab.logs.find_logs import LeftOut, Log
 from mse_lab.logs.groups import groups_by_id, largest_mode, number
-from mse_lab.logs.read_logs import Log
 from mse_lab.mse.zero_variance import equal_share
 from mse_lab.records.records import PART
 from mse_lab.records.rows import MOST_DAMAGED
@@ -43,16 +42,21 @@ UNLIKE_PROMPTS = (
 class RewardGroups:
     """The completions of a log that have a reward, in groups."""
 
+    log: Log
     completions: pd.DataFrame
     groups: pd.DataFrame
     prompts: Sequence[str]  # A label of each prompt, by its number.
     counts: pd.DataFrame  # The `count` of each reward that a `group` has.
     size_in_use: int  # The commonest number of completions drawn, with a reward or not.
-    range: tuple[float, float]  # The smallest and the largest reward.
-    parts: tuple[str, ...] = ()  # The columns of the parts of the reward.
-    summed: bool = False  # Whether the reward is their sum.
-    left_out: tuple[LeftOut, ...] = ()  # What is in the log and not here.
-    cautions: tuple[str, ...] = ()  # What the reading rests on, a sentence each.
+    parts: Sequence[str]  # The columns of the parts of the reward.
+    left_out: Sequence[LeftOut]  # What of the log is not here.
+    cautions: Sequence[str]  # What the reading rests on, a sentence each.
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest reward."""
+        reward_N = self.completions["reward"].to_numpy()
+        return float(reward_N.min()), float(reward_N.max())
 
     @property
     def binary(self) -> bool:
@@ -68,6 +72,20 @@ class RewardGroups:
         """Give a number of each completion, (N,); None where some completion lacks it."""
         column = self.completions.get(name)
         return None if column is None or column.isna().any() else column.to_numpy()
+
+    @property
+    def cut_N(self) -> Flags | None:
+        """Whether the limit cut each completion, (N,)."""
+        cut_N = self.known("truncated")
+        return None if cut_N is None else cut_N == 1
+
+    @property
+    def lengths(self) -> tuple[str, Floats] | None:
+        """The lengths of completions, (N,), and their unit, tokens or else characters."""
+        for unit, name in (("tokens", "length"), ("characters", "characters")):
+            if (lengths_N := self.known(name)) is not None:
+                return unit, lengths_N
+        return None
 
     def zero_variance_shares(self, group_size: int) -> Floats:
         """Share of each group's subsets of G completions whose rewards are all equal, (K,).
@@ -131,35 +149,53 @@ def _tabulate(completions: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
 
 def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
     """Put completions into groups, and give each its reward."""
-    form, state, asked = log.source.form, log.source.state, log.source.asked
-    table, left_out, cautions = log.completions, list[LeftOut](), list[str]()
-    if form.blocks:
-        table, left_out = trl.leave_out(table, state, asked=asked)
-        cautions += [] if state or asked else [trl.NO_STATE]
+    table, left_out, cautions = log.completions, [*log.left_out], list[str]()
+    if log.form.blocks:
+        table, more = trl.leave_out(table, log.state, asked=log.asked)
+        left_out += more
     table, parts = _with_reward(log, table)
-    if form.blocks and "group" not in log.identities:
-        named = form.is_given("reward")
-        size, fits = trl.block_length(table, group_size, named=named)
-        group_N = np.arange(len(table)) // size
+    if "reward" not in log.completions and len(parts) > 1:
+        weighted = ", by their weights" if log.given.weights else ""
+        summands = shorten(" + ".join(map(one_line, parts)), 200)
+        cautions.append(f"The reward is {summands}{weighted}.")
+    if log.form.blocks and not (log.state or log.asked):
+        cautions.append(trl.NO_STATE)
+    if log.form.blocks and "group" not in table:
+        size, fits = trl.block_length(table, group_size, named=log.given.rewards)
+        table = table.assign(group=np.arange(len(table)) // size)
         cautions += [] if fits else [trl.NO_FIT]
     else:
-        group_N = groups_by_id(log, table, group_size)
-    return _scored(log, table, group_N, parts, left_out, cautions)
+        table = table.assign(group=groups_by_id(log, table, group_size))
+    size_in_use = largest_mode(np.bincount(table["group"]))
+    alike = "prompt" in table and table.groupby("group")["prompt"].nunique().max() == 1
+    if not alike:  # Each group is taken for a prompt.
+        cautions += [UNLIKE_PROMPTS] if "prompt" in table else []
+        table = table.assign(prompt=table["group"])
+    if table["reward"].isna().any():
+        left_out.append(_without_reward(log, table))
+        table = table[table["reward"].notna()].reset_index(drop=True)
+    names = table["prompt"].unique().tolist()
+    prompts = [log.labels[one] if alike else f"group {one}" for one in names]
+    numbered = {name: number(table, name) for name in ("prompt", "group")}
+    table = table.assign(**numbered, **_extremes(table["reward"].to_numpy()))
+    counts = count_levels(table["group"].to_numpy(), table["reward"].to_numpy())
+    groups = _tabulate(table, counts)
+    return RewardGroups(
+        *(log, table, groups, prompts, counts, size_in_use, parts, left_out, cautions)
+    )
 
 
 def _with_reward(log: Log, table: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Give each completion its reward, the sum of its parts if no total; name the parts."""
-    form, state = log.source.form, log.source.state
     parts = tuple(name.removeprefix(PART) for name in table if name.startswith(PART))
     if "reward" in table:
         return table, parts
-    named = form.is_given("reward")
-    if form.blocks and not named:
-        parts = trl.rewards_of(table, parts, state.functions if state else ())
+    if log.form.blocks and not log.given.rewards:
+        parts = trl.rewards_of(table, parts, log.state.functions if log.state else ())
     values = {name: table[PART + name].to_numpy(dtype=float) for name in parts}
-    if not (form.blocks or "reward" in form.given):
+    if not (log.form.blocks or log.given.weights):
         _refuse_total(values)
-    return table.assign(reward=_add_up(values, form.weights)), parts
+    return table.assign(reward=_add_up(values, log.given.weights)), parts
 
 
 def _add_up(parts: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
@@ -181,55 +217,15 @@ def _refuse_total(parts: Mapping[str, Floats]) -> None:
             )
 
 
-def _scored(
-    log: Log,
-    table: pd.DataFrame,
-    group_N: Ints,
-    parts: tuple[str, ...],
-    left_out: Sequence[LeftOut],
-    cautions: Sequence[str],
-) -> RewardGroups:
-    """Leave out the completions without a reward, and number prompts and groups."""
-    size_in_use = largest_mode(np.bincount(group_N))
-    table = table.assign(group=group_N)
-    alike = "prompt" in table and table.groupby("group")["prompt"].nunique().max() == 1
-    if not alike:  # Each group is taken for a prompt.
-        cautions = [*cautions, *([UNLIKE_PROMPTS] if "prompt" in table else [])]
-        table = table.assign(prompt=group_N)
-    known_N = table["reward"].notna()
-    if not known_N.all():
-        left_out = [*left_out, _without_reward(log, table)]
-        table = table[known_N].reset_index(drop=True)
-        table["group"] = number(table, "group")
-    names = table["prompt"].unique()
-    prompts = [log.labels[one] if alike else f"group {one}" for one in names.tolist()]
-    table["prompt"] = number(table, "prompt")
-    reward_N = table["reward"].to_numpy()
-    counts = count_levels(table["group"].to_numpy(), reward_N)
-    table = table.assign(**_extremes(reward_N))
-    return RewardGroups(
-        table,
-        _tabulate(table, counts),
-        prompts,
-        counts,
-        size_in_use,
-        (float(reward_N.min()), float(reward_N.max())),
-        parts,
-        summed="reward" not in log.completions and len(parts) > 1,
-        left_out=tuple(left_out),
-        cautions=tuple(cautions),
-    )
-
-
 def _without_reward(log: Log, table: pd.DataFrame) -> LeftOut:
     """Count the completions without a reward; refuse many, as damaged lines are."""
-    missing = np.flatnonzero(table["reward"].isna())
-    if len(missing) == len(table):
-        raise InputError(f"{log.source.name}: no completion has a reward; name others")
-    if len(missing) > max(1, MOST_DAMAGED * len(table)) and not log.faults.partial:
+    missing = int(table["reward"].isna().sum())
+    if missing == len(table):
+        raise InputError(f"{log.name}: no completion has a reward; name others")
+    if missing > max(1, MOST_DAMAGED * len(table)) and not log.faults.partial:
         raise InputError(
-            f"{log.source.name}: {len(missing)} of {len(table)} completions have no "
-            f"reward, more than {MOST_DAMAGED:.0%}, and a group is judged by what is left; "
-            "give each one, or leave them out by --partial (partial=True)"
+            f"{log.name}: {missing} of {len(table)} completions have no reward, more than "
+            f"{MOST_DAMAGED:.0%}, and a group is judged by what is left; give each one, or "
+            "leave them out by --partial (partial=True)"
         )
-    return LeftOut(len(missing), "completions have no reward: left out")
+    return LeftOut(missing, "completions have no reward: left out")

@@ -80,13 +80,9 @@ def leave_out(
             f"{KEEP}. To read them name their files"
         )
     kept = "training" if "training" in sorts.values() else "evaluated"
-    left_out = [
-        *_left_out({step: one for step, one in sorts.items() if one != kept}, state)
-    ]
-    if not asked:
-        left_out += _missing([*rows])
+    others = {step: one for step, one in sorts.items() if one != kept}
     at = np.concatenate([rows[step] for step, one in sorts.items() if one == kept])
-    return table.iloc[at].reset_index(drop=True), left_out
+    return table.iloc[at].reset_index(drop=True), [*_left_out(others, state)]
 
 
 def _sort(step: int, state: State | None, *, asked: bool) -> str:
@@ -118,13 +114,6 @@ def _left_out(sorts: Mapping[int, str], state: State | None) -> Iterator[LeftOut
     for sort, (what, remedy) in says.items():
         if steps := [step for step, one in sorts.items() if one == sort]:
             yield LeftOut(len(steps), what, remedy, f"step {steps[0]}")
-
-
-def _missing(steps: Sequence[int]) -> Iterator[LeftOut]:
-    count = max(steps) - len({*steps} - {0})
-    if count > 0:
-        what = f"step(s) up to {max(steps)} have no file"
-        yield LeftOut(count, what, "logging_steps=1 writes every one")
 
 
 def follows(reward_N: Floats, advantage_N: Floats, size: int) -> bool:

@@ -1,4 +1,4 @@
-"""Values of prompts: how they are spread, and how they drift.
+"""Values of prompts: how they are spread, how they drift, and what other groups would show.
 
 The value of a prompt is the mean reward of its completions under the policy; a log gives
 the mean rewards of a few.
@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from mse_lab.arrays import Floats
+from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.logs.reward_groups import RewardGroups
-from mse_lab.mse.cluster_means import cluster_change, cluster_mean
+from mse_lab.mse.cluster_means import cluster_change, cluster_mean, cluster_share
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 
 # Upper ends of the bands of values between never and always right.
@@ -20,6 +20,50 @@ BANDS = (0.25, 0.5, 0.75, 1.0)
 
 # With fewer steps no drift is computed.
 FEWEST_STEPS = 4
+
+# Group sizes of the forecast, beside that of the log.
+FORECAST_SIZES = (2, 4, 8, 16, 32, 64)
+
+# The seed of the draws of intervals: a log has the same summary every time.
+SEED = 0
+
+
+def mean_share(shares: Floats | Flags, prompts: Ints, level: float) -> Estimate:
+    """Average shares, NaN left out, of these prompts; the interval is over prompts."""
+    known = ~np.isnan(shares)
+    rng = np.random.default_rng(SEED)
+    return cluster_share(shares[known].astype(float), prompts[known], level, rng)
+
+
+def mean_reward(groups: RewardGroups, flags_N: Flags, level: float) -> Estimate:
+    """Average the reward of some completions; of rewards from 0 to 1 as a share.
+
+    So its interval has a width where these are few and all wrong.
+    """
+    if not flags_N.any():
+        return UNKNOWN
+    reward_N, prompt_N = (
+        groups.completions[name].to_numpy()[flags_N] for name in ("reward", "prompt")
+    )
+    if groups.range[0] < 0 or groups.range[1] > 1:
+        return cluster_mean(reward_N, prompt_N, level)
+    return mean_share(reward_N, prompt_N, level)
+
+
+def forecast(groups: RewardGroups, level: float) -> dict[int, Estimate]:
+    """Forecast the share of zero-variance groups, from the same draws at every size.
+
+    Up to the n completions of the log's groups it needs no model and has no bias: the share
+    of a group's subsets of G whose rewards are all equal, averaged over groups. Above n it
+    would rest on a law of the prompts' values, which n completions of each do not tell.
+    """
+    largest, prompt_K = groups.commonest_size, groups.groups["prompt"].to_numpy()
+    sizes = sorted({*FORECAST_SIZES, largest, groups.size_in_use})
+    return {
+        size: mean_share(groups.zero_variance_shares(size), prompt_K, level)
+        for size in sizes
+        if 2 <= size <= largest
+    }
 
 
 def prompts_table(groups: RewardGroups) -> pd.DataFrame:

@@ -52,44 +52,42 @@ class LogVerdict(NamedTuple):
 
 
 def _silent(summary: Summary) -> _Finding:
-    if not summary.grouped:
+    silent, right, wrong = (
+        summary.numbers[name] for name in ("zero_variance", "all_right", "all_wrong")
+    )
+    if silent is None:
         return None
     kind = "Most got the largest reward: take harder prompts."
-    if summary.all_wrong.value >= summary.all_right.value:
+    if wrong.value >= right.value:
         kind = "Most got the least reward: take easier prompts, or a graded reward."
-    return (
-        summary.zero_variance.value,
-        f"zero-variance groups {percent(summary.zero_variance)}",
-        f"{kind} Ask {COMMAND_PREFIX} advise PROBE what a larger G costs before you raise "
-        "it.",
-    )
+    ask = f"Ask {COMMAND_PREFIX} advise PROBE what a larger G costs before you raise it."
+    return silent.value, f"zero-variance groups {percent(silent)}", f"{kind} {ask}"
 
 
 def _truncated(summary: Summary) -> _Finding:
-    cut_N = summary.truncated_N
-    if summary.truncated is None or cut_N is None:
+    truncated, cut_N = summary.numbers.get("truncated_interval"), summary.groups.cut_N
+    if truncated is None or cut_N is None:
         return None
-    finding = f"cut completions {percent(summary.truncated)}"
+    finding = f"cut completions {percent(truncated)}"
     cut, ended = (summary.mean_reward_where(flags_N).value for flags_N in (cut_N, ~cut_N))
     if np.isfinite(cut) and np.isfinite(ended):
         finding += f", mean reward {number(cut, 2)} where others have {number(ended, 2)}"
     action = "Raise the limit on the length, or the reward teaches length before the task."
-    return summary.truncated.value, finding, action
+    return truncated.value, finding, action
 
 
 def _copies(summary: Summary) -> _Finding:
-    if summary.duplicates is None:
-        return None
-    return (
-        summary.duplicates.value,
-        f"copies within groups {percent(summary.duplicates)}",
+    copies = summary.numbers.get("duplicates")
+    return copies and (
+        copies.value,
+        f"copies within groups {percent(copies)}",
         "A group of copies has no gradient: raise the temperature, and check that the "
         "completions of a group are drawn with seeds of their own.",
     )
 
 
 def _drift(summary: Summary) -> _Finding:
-    drift, (least, most) = summary.drift, summary.groups.range
+    drift, (least, most) = summary.numbers["drift"], summary.groups.range
     if not np.isfinite(drift.value):
         return None
     fell = drift.high < 0 and most > least
@@ -104,22 +102,21 @@ def _parts(summary: Summary) -> _Finding:
     parts = summary.parts
     if parts is None:
         return None
+    outcome = one_line(parts.outcome)
     others = one_line(parts.others[0]) if len(parts.others) == 1 else "the rest"
     return (
         parts.alone,
-        f"in {share(parts.alone)} of the groups only {others} differs, not "
-        f"{one_line(parts.outcome)}: {share(parts.share_std)} of the squared advantages if "
-        f"divided by the group's standard deviation, {share(parts.share_plain)} if not",
-        f"Give the rest only where {one_line(parts.outcome)} is met, or do not divide "
+        f"in {share(parts.alone)} of the groups only {others} differs, not {outcome}: "
+        f"{share(parts.share_std)} of the squared advantages if divided by the group's "
+        f"standard deviation, {share(parts.share_plain)} if not",
+        f"Give the rest only where {outcome} is met, or do not divide "
         "(scale_rewards=none).",
     )
 
 
 def _mismatch(summary: Summary) -> _Finding:
-    mismatch = summary.mismatch
-    if mismatch is None:
-        return None
-    return (
+    mismatch = summary.numbers.get("mismatch")
+    return mismatch and (
         1 - mismatch.effective,
         f"engine and trainer: effective sample size {share(mismatch.effective)}",
         "Compare the engine's precision and kernels with the trainer's.",
@@ -132,13 +129,14 @@ _CHECKS: Mapping[str, Callable[[Summary], _Finding]] = {
 }
 
 
-def verdicts_of(summary: Summary) -> dict[str, LogVerdict | None]:
-    """Judge a log by its limits; None for a check for which it lacks the numbers."""
+def verdicts_of(summary: Summary) -> dict[str, LogVerdict]:
+    """Judge a log by its limits, by the checks for which it has the numbers."""
     limits = {**LIMITS, **summary.limits}
-    results = {key: check(summary) for key, check in _CHECKS.items()}
+    found = {key: check(summary) for key, check in _CHECKS.items()}
     return {
-        key: None if got is None else LogVerdict(key, got[0], limits[key], *got[1:])
-        for key, got in results.items()
+        key: LogVerdict(key, got[0], limits[key], *got[1:])
+        for key, got in found.items()
+        if got is not None
     }
 
 
@@ -146,8 +144,8 @@ def verdict_lines(summary: Summary) -> list[str]:
     """Say all verdicts, and which checks lack the numbers."""
     verdicts = verdicts_of(summary)
     # A log without parts of a reward lacks nothing.
-    unknown = [key for key, one in verdicts.items() if one is None and key != "parts"]
-    lines = [one.line() for one in verdicts.values() if one is not None]
+    unknown = [key for key in LIMITS if key not in {*verdicts, "parts"}]
+    lines = [one.line() for one in verdicts.values()]
     return lines + [f"These logs do not tell: {', '.join(unknown)}."] * bool(unknown)
 
 
@@ -156,5 +154,4 @@ def verdicts_as_dicts(summary: Summary) -> list[dict[str, Any]]:
     return [
         one._asdict() | {"verdict": "LOOK" if one.look else "OK"}
         for one in verdicts_of(summary).values()
-        if one is not None
     ]

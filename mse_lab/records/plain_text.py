@@ -16,9 +16,9 @@ import yaml
 
 from mse_lab.errors import InputError, in_short, shorten
 
-# Control characters, line breaks and lone surrogates.
 TABLES = (".parquet", ".csv")  # Suffixes of files other than lines of JSON.
 
+# Control characters, line breaks and lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 

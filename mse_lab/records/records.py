@@ -186,14 +186,8 @@ def _without_nan(array: pa.Array) -> pa.Array:
 
 
 def _refuse_odd(array: pa.Array, name: str, column: str, rows: Rows) -> None:
-    """Refuse an identity that some rows lack, and numbers out of bounds."""
+    """Refuse numbers out of bounds."""
     kind = SCHEMA["reward" if name.startswith(PART) else name]
-    if name in IDENTITIES and 0 < array.null_count < len(array):
-        at = array.is_null().index(True).as_py()
-        raise InputError(
-            f"{rows.place(at)}: {column} is missing, which other rows have; give it in "
-            "every row or in none"
-        )
     if kind.high == math.inf:
         return
     flat = array.flatten() if pa.types.is_list(array.type) else array

@@ -14,12 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mse_lab.errors import InputError, in_short, shorten
-from mse_lab.records.plain_text import read_object, reading, refuse_utf16
+from mse_lab.records.plain_text import TABLES, read_object, reading, refuse_utf16
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,16 +29,25 @@ HEAD = 64  # Lines that tell the columns of a file.
 # The largest share of a file's lines that may be damaged; one always may.
 MOST_DAMAGED = 0.01
 
-LINES, TABLES = (".jsonl", ".jsonl.gz"), (".csv", ".parquet")
+LINES = (".jsonl", ".jsonl.gz")
 ROW_SUFFIXES = (*LINES, *TABLES)
-TABLE = ".table.json"  # Ends the name of a table of W&B or trackio, which is not read.
-PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+# What else is not read, and why.
+_UNREAD = {
+    (".pkl", ".pickle", ".joblib", ".pt", ".pth"): "a pickle, which runs code when it is "
+    "read, is never loaded; save its rows as JSONL or Parquet",
+    (".table.json",): "a table of W&B; export its rows as Parquet or CSV",
+    _PACKED: "only .jsonl.gz is read as it is; unpack it",
+}
+# What may hold rows, also where it is packed or a table that is not read.
+MAY_HOLD_ROWS = (
+    *(*ROW_SUFFIXES, ".table.json"),
+    *(rows + packed for rows in ROW_SUFFIXES for packed in _PACKED),
+)
 
 ColumnValues: TypeAlias = pa.Array | Sequence[Any]
 # Which of the columns of a file are wanted.
 Choose: TypeAlias = Callable[[Sequence[str]], Collection[str]]
-_Record: TypeAlias = tuple[int, dict[str, Any]]  # The number of a line, and its values.
 
 
 def listed(values: ColumnValues) -> list[Any]:
@@ -78,25 +86,6 @@ class Faults:
         self.early.append(where)
 
 
-def suffix_of(path: Path) -> str:
-    """Give the suffix that tells how a file is read, of `ROW_SUFFIXES` if it is one.
-
-    >>> suffix_of(Path("a.b/c.jsonl.gz")), suffix_of(Path("x_1.table.json"))
-    ('.jsonl.gz', '.json')
-    """
-    return next((one for one in ROW_SUFFIXES if path.name.endswith(one)), path.suffix)
-
-
-def may_hold_rows(path: Path) -> bool:
-    """Whether a file's name is that of rows, of a kind that is read or packed otherwise.
-
-    >>> [may_hold_rows(Path(name)) for name in ("a.csv", "a.csv.bz2", "a.zip", "a.py")]
-    [True, True, False, False]
-    """
-    packed = path.suffix in PACKED and path.with_suffix("").suffix in ROW_SUFFIXES
-    return packed or path.name.endswith((*ROW_SUFFIXES, TABLE))
-
-
 def _raw_lines(path: Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
     """Read lines, each with its number; note a compressed stream without an end."""
     number = 0
@@ -110,8 +99,8 @@ def _raw_lines(path: Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
             faults.end_early(after, "compressed data without an end")
 
 
-def _json_records(path: Path, faults: Faults) -> Iterator[_Record]:
-    """Read lines of JSON; note those that are none, and refuse many."""
+def _json_records(path: Path, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read lines of JSON with their numbers; note those that are none, and refuse many."""
     before, number = len(faults.damaged), 0  # Those of other files.
     for number, raw in _raw_lines(path, faults):
         if number == 1:
@@ -133,34 +122,9 @@ def _json_records(path: Path, faults: Faults) -> Iterator[_Record]:
         )
 
 
-def refuse_twice(names: Sequence[str], where: str) -> None:
-    """Refuse columns of one name: one of them would be lost."""
-    for name in {name for name in names if names.count(name) > 1}:
-        raise InputError(f"{where}: two columns are named {shorten(name)}; rename one")
-
-
-def _csv_records(path: Path) -> Iterator[_Record]:
-    csv.field_size_limit(2**31 - 1)
-    with path.open("rb") as file:
-        refuse_utf16(path, file.read(4))
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, strict=True)
-        names = next(rows, [])
-        refuse_twice(names, str(path))
-        for row in filter(None, rows):
-            if len(row) != len(names):
-                raise InputError(
-                    f"{path}, line {rows.line_num}: {len(row)} cells for {len(names)} "
-                    "columns; repair it"
-                )
-            cells = [cell or None for cell in row]
-            yield rows.line_num, dict(zip(names, cells, strict=True))
-
-
-def _in_columns(
-    path: Path, records: Iterator[_Record], choose: Choose, size: int
-) -> Iterator[Rows]:
-    """Put so many records at a time into columns; what one lacks is None."""
+def _json_rows(path: Path, choose: Choose, faults: Faults, size: int) -> Iterator[Rows]:
+    """Put so many lines at a time into columns; what one lacks is None."""
+    records = _json_records(path, faults)
     while batch := list(islice(records, size)):
         numbers, lines = zip(*batch, strict=True)
         names = list(dict.fromkeys(name for line in lines for name in line))
@@ -169,6 +133,38 @@ def _in_columns(
             name: [line.get(name) for line in lines] for name in names if name in wanted
         }
         yield Rows(str(path), "line", numbers, columns)
+
+
+def refuse_twice(names: Sequence[str], where: str) -> None:
+    """Refuse columns of one name: one of them would be lost."""
+    for name in {name for name in names if names.count(name) > 1}:
+        raise InputError(f"{where}: two columns are named {shorten(name)}; rename one")
+
+
+def _csv_rows(path: Path, choose: Choose, size: int) -> Iterator[Rows]:
+    csv.field_size_limit(2**31 - 1)
+    with path.open("rb") as file:
+        refuse_utf16(path, file.read(4))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, strict=True)
+        names = next(rows, [])
+        refuse_twice(names, str(path))
+        wanted = choose(names)
+        numbered = ((rows.line_num, row) for row in rows if row)
+        while batch := list(islice(numbered, size)):
+            numbers, cells = zip(*batch, strict=True)
+            for at, count in enumerate(map(len, cells)):
+                if count != len(names):
+                    raise InputError(
+                        f"{path}, line {numbers[at]}: {count} cells for {len(names)} "
+                        "columns; repair it"
+                    )
+            columns = {
+                name: [cell or None for cell in column]
+                for name, column in zip(names, zip(*cells, strict=True), strict=True)
+                if name in wanted
+            }
+            yield Rows(str(path), "line", numbers, columns)
 
 
 def _parquet_rows(path: Path, choose: Choose, size: int) -> Iterator[Rows]:
@@ -197,30 +193,10 @@ def frame_rows(frame: "pd.DataFrame", choose: Choose) -> Iterator[Rows]:
     names, where = [str(name) for name in frame.columns], "the data frame"
     refuse_twice(names, where)
     wanted = choose(names)
-    for start in range(0, len(frame), ROWS_AT_ONCE):
-        part = frame.iloc[start : start + ROWS_AT_ONCE]
-        columns = {
-            name: _array(part.iloc[:, at])
-            for at, name in enumerate(names)
-            if name in wanted
-        }
-        yield Rows(where, "row", range(start, start + len(part)), columns)
-
-
-def _array(column: "pd.Series[Any]") -> ColumnValues:
-    try:
-        return pa.array(column, from_pandas=True)
-    except (pa.ArrowException, UnicodeError, OverflowError):
-        return [_plain(value) for value in column]
-
-
-def _plain(value: Any) -> Any:
-    """Convert NumPy's and pandas' values to Python's."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    import pandas as pd  # It takes long, and a list of probes needs none.
-
-    return None if value is pd.NA or value is pd.NaT else value
+    kept = frame.set_axis(names, axis=1)[[name for name in names if name in wanted]]
+    table = pa.Table.from_pandas(kept, preserve_index=False)
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    yield Rows(where, "row", range(len(frame)), columns)
 
 
 @contextmanager
@@ -246,34 +222,24 @@ def read_rows(
     path: Path, choose: Choose, faults: Faults, size: int = ROWS_AT_ONCE
 ) -> Iterator[Rows]:
     """Read the columns of a file that are chosen by their names, `size` rows at a time."""
-    suffix = suffix_of(path)
-    if suffix in PICKLES:
-        raise InputError(
-            f"{path}: a pickle, which runs code when it is read, is never loaded; save "
-            "its rows as JSONL or Parquet"
-        )
-    if path.name.endswith(TABLE):
-        raise InputError(
-            f"{path}: a table of W&B; export its rows (columns, data) as Parquet or CSV, "
-            "pd.DataFrame(table['data'], columns=table['columns']).to_parquet(...)"
-        )
-    if path.suffix in PACKED and suffix not in ROW_SUFFIXES:
-        raise InputError(f"{path}: only .jsonl.gz is read as it is; unpack it")
+    for suffixes, why in _UNREAD.items():
+        if path.name.endswith(suffixes) and not path.name.endswith(ROW_SUFFIXES):
+            raise InputError(f"{path}: {why}")
     with reading_rows(path):
-        if suffix == ".parquet":
+        if path.suffix == ".parquet":
             yield from _parquet_rows(path, choose, size)
+        elif path.suffix == ".csv":
+            yield from _csv_rows(path, choose, size)
         else:
-            is_csv = suffix == ".csv"
-            records = _csv_records(path) if is_csv else _json_records(path, faults)
-            yield from _in_columns(path, records, choose, size)
+            yield from _json_rows(path, choose, faults, size)
 
 
 def head_of(path: Path, faults: Faults) -> dict[str, pa.DataType]:
     """Give the columns of a file and their types: texts of a CSV, null of JSON."""
-    if suffix_of(path) == ".parquet":
+    if path.suffix == ".parquet":
         with reading_rows(path):
             schema = pq.read_schema(path)
             return dict(zip(schema.names, schema.types, strict=True))
     rows = next(read_rows(path, lambda names: names, faults, HEAD), None)
-    kind = pa.string() if suffix_of(path) == ".csv" else pa.null()
+    kind = pa.string() if path.suffix == ".csv" else pa.null()
     return {} if rows is None else dict.fromkeys(rows.columns, kind)

@@ -57,9 +57,8 @@ def _draw_values(axes: Axes, summary: Summary) -> None:
 
 
 def _draw_forecast(axes: Axes, summary: Summary) -> None:
-    rows = summary.forecasts
-    sizes = np.array([row.group_size for row in rows])
-    curve = np.array([row.zero_variance for row in rows])
+    shares = summary.numbers["forecast"]
+    sizes, curve = np.array([*shares]), np.array([*shares.values()])
     style = STYLES["grpo"]._replace(label="")
     draw_line(axes, sizes, curve, style)
     axes.plot(sizes, curve[:, 0], style.mark, color=COLOUR, ms=4, mec=ink(0))
@@ -76,9 +75,9 @@ def _draw_forecast(axes: Axes, summary: Summary) -> None:
 
 
 def _draw_lengths(axes: Axes, summary: Summary) -> None:
-    if summary.lengths is None:
+    if summary.groups.lengths is None:
         return
-    unit, lengths_N = summary.lengths
+    unit, lengths_N = summary.groups.lengths
     groups = summary.groups
     names = ("right", "wrong") if groups.binary else ("largest reward", "least reward")
     labels = np.where(
@@ -137,8 +136,8 @@ def compose_rollouts(summary: Summary) -> Figure:
     """Compose the figure, two panels in a row."""
     drawable = {
         _draw_values: True,
-        _draw_forecast: bool(summary.forecasts),
-        _draw_lengths: summary.lengths is not None,
+        _draw_forecast: bool(summary.numbers["forecast"]),
+        _draw_lengths: summary.groups.lengths is not None,
         _draw_drift: len(summary.steps) > 1,
     }
     panels = [draw for draw, possible in drawable.items() if possible]

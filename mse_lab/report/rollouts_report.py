@@ -43,7 +43,7 @@ def _sized(summary: Summary) -> str:
 
 
 def _batch(summary: Summary) -> str:
-    prompts, size = summary.groups_per_step, summary.groups.size_in_use
+    prompts, size = summary.numbers["groups_per_step"], summary.groups.size_in_use
     if prompts is None:
         return ""
     return f"A step has {prompts:,} prompts x {size} = {prompts * size:,} completions."
@@ -51,28 +51,31 @@ def _batch(summary: Summary) -> str:
 
 def rollouts_headline(summary: Summary) -> str:
     """Say how much of the log has a signal."""
+    numbers, size = summary.numbers, summary.groups.size_in_use
     if not summary.grouped:
-        return f"Mean reward {with_interval(summary.mean_reward)}; there are no groups."
-    size, wasted = summary.groups.size_in_use, summary.wasted
-    total = len(summary.groups.completions)
+        mean = with_interval(numbers["mean_reward_interval"])
+        return f"Mean reward {mean}; there are no groups."
     best, worst = ("right", "wrong") if summary.groups.binary else ("largest", "least")
-    if not wasted:
+    if not (wasted := numbers["zero_variance_completions"]):
         return f"Every group of {size} has rewards that vary."
+    silent, all_right, all_wrong = (
+        numbers[name] for name in ("zero_variance", "all_right", "all_wrong")
+    )
     # Of these groups it is a count, also where nothing is known of others.
-    counted, known = share(summary.zero_variance.value), percent(summary.zero_variance)
+    known = percent(silent)
     return (
-        f"{counted if known == NOT_KNOWN else known} of the groups have zero variance: "
-        f"{share(summary.all_wrong.value)} all {worst}, "
-        f"{share(summary.all_right.value)} all {best}. They took {wasted:,} of "
-        f"{total:,} completions, and give no gradient."
+        f"{share(silent.value) if known == NOT_KNOWN else known} of the groups have zero "
+        f"variance: {share(all_wrong.value)} all {worst}, {share(all_right.value)} all "
+        f"{best}. They took {wasted:,} of {numbers['completions']:,} completions, and give "
+        "no gradient."
     )
 
 
 def _used(summary: Summary) -> str:
-    prompts = summary.groups_per_step
+    prompts = summary.numbers["groups_per_step"]
     if prompts is None or not summary.grouped:
         return ""
-    used = prompts * (1 - summary.zero_variance.value)
+    used = prompts * (1 - summary.numbers["zero_variance"].value)
     return f"Of the {prompts:,} prompts of a step {used:.1f} have a gradient, on average."
 
 
@@ -87,26 +90,26 @@ def _right(summary: Summary) -> list[str]:
 
 
 def _values(summary: Summary) -> Part:
-    prompts, binary = len(summary.prompts), summary.groups.binary
+    numbers, prompts, binary = summary.numbers, len(summary.prompts), summary.groups.binary
     never, always = ("never right", "always right") if binary else EXTREMES
     band = "right {} of the time" if binary else "in the range's {}"
     rows = [
-        ["mean reward", with_interval(summary.mean_reward)],
-        [f"prompts {never}", percent(summary.never_right)],
+        ["mean reward", with_interval(numbers["mean_reward_interval"])],
+        [f"prompts {never}", percent(numbers["never_right"])],
         *(
             [f"prompts {band.format(name)}", share(count / prompts)]
-            for name, count in summary.bands.items()
+            for name, count in numbers["values"].items()
             if name[0].isdigit()
         ),
-        [f"prompts {always}", percent(summary.always_right)],
+        [f"prompts {always}", percent(numbers["always_right"])],
     ]
-    spread = summary.spread
+    spread, drift = numbers["value_sd"], numbers["drift"]
     if np.isfinite(spread.value):
         small = f"under {LEAST_TIMES:g}" if spread.high < LEAST_TIMES else ""
-        where = ", in a step" if is_significant(summary.drift) else ""
+        where = ", in a step" if is_significant(drift) else ""
         rows.append([f"spread of values (sd){where}", small or with_interval(spread)])
-    if np.isfinite(summary.drift.value):
-        rows.append(["mean reward, last third minus first", with_interval(summary.drift)])
+    if np.isfinite(drift.value):
+        rows.append(["mean reward, last third minus first", with_interval(drift)])
     level = f"Intervals: {summary.level:.0%}, for prompts drawn at random like these."
     return Part("Values of prompts", [*_right(summary), level], rows)
 
@@ -117,17 +120,14 @@ def _count(groups: float) -> str:
 
 
 def _forecast(summary: Summary) -> Part | None:
-    if not summary.forecasts:
-        return None
-    size, prompts = summary.groups.size_in_use, summary.groups_per_step
+    size, prompts = summary.groups.size_in_use, summary.numbers["groups_per_step"]
     budget = (prompts or 128) * size
     rows = []
-    for forecast in summary.forecasts:
-        groups = budget / forecast.group_size
-        used = groups * (1 - forecast.zero_variance.value)
-        name = f"G = {forecast.group_size}{' (in use)' * (forecast.group_size == size)}"
-        counts = f"{_count(used)} of {_count(groups)}"
-        rows.append([name, percent(forecast.zero_variance), counts])
+    for other, silent in summary.numbers["forecast"].items():
+        name = f"G = {other}{' (in use)' * (other == size)}"
+        groups = budget / other
+        counts = f"{_count(groups * (1 - silent.value))} of {_count(groups)}"
+        rows.append([name, percent(silent), counts])
     heads = ["", "zero-variance groups", "groups with a gradient"]
     step = "as a step has" if prompts else "for example"
     said = [
@@ -135,7 +135,7 @@ def _forecast(summary: Summary) -> Part | None:
         "of larger ones.",
         f"With {budget:,} completions, {step}, in groups of G:",
     ]
-    return Part("At other group sizes", said, rows, heads)
+    return Part("At other group sizes", said, rows, heads) if rows else None
 
 
 def _parts(summary: Summary) -> Part | None:
@@ -162,38 +162,35 @@ def _parts(summary: Summary) -> Part | None:
 
 
 def _completions(summary: Summary) -> Part | None:
-    rows, groups = [], summary.groups
-    if summary.lengths is not None:
-        unit, lengths_N = summary.lengths
-        rows.append([f"mean length, {unit}", number(float(lengths_N.mean()))])
+    rows, groups, numbers = [], summary.groups, summary.numbers
+    if groups.lengths is not None:
+        unit, lengths_N = groups.lengths
+        rows.append([f"mean length, {unit}", number(numbers["mean_length"])])
         names = ("right", "wrong") if groups.binary else ("largest", "least")
         for name, column in zip(names, ("right", "wrong"), strict=True):
             mean = summary.mean_where(lengths_N, groups.completions[column].to_numpy())
             if np.isfinite(mean.value):
                 what = f"{name} completions" if groups.binary else f"the {name} reward"
                 rows.append([f"  of {what}", with_interval(mean)])
-    if summary.truncated is not None and summary.truncated_N is not None:
-        rows.append(["cut at the limit", percent(summary.truncated)])
-        for name, flags in (("cut", summary.truncated_N), ("ended", ~summary.truncated_N)):
-            mean = summary.mean_reward_where(flags)
+    if (cut_N := groups.cut_N) is not None:
+        rows.append(["cut at the limit", percent(numbers["truncated_interval"])])
+        for name, flags_N in (("cut", cut_N), ("ended", ~cut_N)):
+            mean = summary.mean_reward_where(flags_N)
             if np.isfinite(mean.value):
                 rows.append([f"  mean reward where {name}", with_interval(mean)])
-    if summary.duplicates is not None:
-        rows.append(["copies of an earlier one of the group", percent(summary.duplicates)])
-    said = []
-    if summary.truncated is None:
-        said.append(
-            "These logs do not say which completions the length limit cut (truncated)."
-        )
+    if "duplicates" in numbers:
+        copies = percent(numbers["duplicates"])
+        rows.append(["copies of an earlier one of the group", copies])
+    unsaid = "These logs do not say which completions the length limit cut (truncated)."
+    said = [unsaid] if cut_N is None else []
     return Part("Completions", said, rows) if rows or said else None
 
 
 def _mismatch(summary: Summary) -> Part | None:
-    if summary.mismatch is None:
+    if "mismatch" not in summary.numbers:
         return None
-    return Part(
-        "The model's probabilities and the engine's", [say_mismatch(summary.mismatch)]
-    )
+    said = say_mismatch(summary.numbers["mismatch"])
+    return Part("The model's probabilities and the engine's", [said])
 
 
 def _beyond(summary: Summary) -> Part:
@@ -211,7 +208,7 @@ def _beyond(summary: Summary) -> Part:
 def rollouts_parts(summary: Summary) -> list[Part]:
     """List the parts of the report, the answer first."""
     first = [rollouts_headline(summary), _used(summary), _sized(summary), _batch(summary)]
-    title = f"{one_line(summary.log.source.name)} ({summary.log.source.form.name})"
+    title = f"{one_line(summary.groups.log.name)} ({summary.groups.log.form.name})"
     parts = [
         Part(title, [sentence for sentence in first if sentence]),
         _values(summary),

@@ -211,8 +211,8 @@ def test_lines(tmp_path_factory, data):
     )
     if left is not None:
         frame = frame.iloc[[*left]]
-    elif found is not None and found.log.source.left_out and partial:
-        frame = frame[: len(found.log.completions)]
+    elif found is not None and found.groups.log.left_out and partial:
+        frame = frame[: len(found.groups.log.completions)]
     compare(found, frame)
 
 

@@ -235,8 +235,8 @@ REFUSED = {
         lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
             "goes with two prompts",
     ),
-    "a number of each completion": (lines("reward", "prompt", "group=text"), "",
-        "identifies no group"),
+    "a number of each completion": (lines("reward", "prompt", "group=place"), "",
+        "and group is that of several"),
     "no prompt": (lines("reward", "problem=id", "text"), "",
         "which of the columns reward, problem, text identifies"),
     "no reward": (lines("prompt", "text"), "",
@@ -269,7 +269,7 @@ REFUSED = {
     "a step in some files": (
         lambda at: [write_lines(at / "a.jsonl", [{"prompt_id": 1, "reward": 0}]),
             write_lines(at / "b.jsonl", [{"prompt_id": 2, "reward": 0, "step": 1}])],
-        "", r"b.jsonl, line 1: has step, and none",
+        "", r"a.jsonl, line 1: step is missing, which",
     ),
     "a group in two files": (
         lambda at: [write_lines(at / name, [{"prompt_id": 1, "reward": n}]) for n,
@@ -320,7 +320,7 @@ def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
     made = lines("prompt_id=id", "reward")
     made[3]["reward"] = None
     one = read(write(tmp_path / "one", made))
-    assert [(part.count, part.what) for part in one.left_out] == [
+    assert [(part.count, part.what) for part in one.groups.left_out] == [
         (1, "completions have no reward: left out")
     ]
     some = [line | ({"reward": None} if n % 8 == 0 else {}) for n, line in enumerate(made)]
@@ -336,7 +336,7 @@ def test_ends_as_engines_say_them(tmp_path):
         "prompt_id=id", "reward", why=lambda row: "length" if row["length"] > 15 else "stop"
     )
     found = check(write(tmp_path, made), BY_ID, "truncated=why")
-    assert found.truncated_N.tolist() == (BASE["length"] > 15).tolist()
+    assert found.groups.cut_N.tolist() == (BASE["length"] > 15).tolist()
 
 
 SIZED = {
@@ -408,7 +408,7 @@ def test_values_are_those_of_the_prompts(tmp_path):
     by_prompt = BASE.groupby("id", sort=False)
     assert found.prompts["value"].tolist() == by_prompt["reward"].mean().tolist()
     assert found.prompts["mean_length"].tolist() == by_prompt["length"].mean().tolist()
-    assert found.never_right.value == np.mean(by_prompt["reward"].sum() == 0)
+    assert found.numbers["never_right"].value == np.mean(by_prompt["reward"].sum() == 0)
     assert found.steps["groups"].tolist() == [12] * 5
 
 

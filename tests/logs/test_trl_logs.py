@@ -130,7 +130,7 @@ def test_rewards_that_the_advantages_do_not_follow_are_said(tmp_path):
 
 
 def left_out(found):
-    return [(one.count, one.what.partition(" ")[2][:26]) for one in found.left_out]
+    return [(one.count, one.what.partition(" ")[2][:26]) for one in found.groups.left_out]
 
 
 EVALUATION = "whose files hold an evalua"
@@ -192,14 +192,6 @@ def test_a_batch_that_is_written_again_counts_once(tmp_path, evaluated):
     assert left_out(found) == [(2, EVALUATION)] if evaluated else [(1, REPEAT)]
 
 
-def test_steps_without_a_file_are_counted(tmp_path):
-    rows = LOGGED["step"] % 5 == 0
-    found = check(write_trl(tmp_path, LOGGED[rows]), counted(BASE[rows], "id"))
-    assert [(one.count, one.remedy) for one in found.left_out] == [
-        (8, "logging_steps=1 writes every one")
-    ]
-
-
 def test_a_step_in_two_files_is_refused(tmp_path):
     folder = write_trl(tmp_path, LOGGED) / "completions"
     rows = pd.read_parquet(folder / "completions_00003.parquet")
@@ -253,7 +245,9 @@ def test_what_its_trainer_writes(trained):
     frame["reward"] = frame["right"] + frame["brief"]
     kept = frame[frame["step"].isin([1, 5])]
     found = check(trained, counted(kept, "step", "prompt_id"))
-    assert found.lengths[1].mean() == pytest.approx(kept["completion_ids"].map(len).mean())
+    assert found.groups.lengths[1].mean() == pytest.approx(
+        kept["completion_ids"].map(len).mean()
+    )
     assert found.groups.parts == ("right", "brief")
     assert left_out(found) == [(3, EVALUATION), (1, REPEAT)]
 
@@ -293,4 +287,4 @@ def test_a_csv_whose_rewards_are_not_told_from_other_numbers(tmp_path):
     with pytest.raises(InputError, match=r"rewards: reward, calls\? .*--columns reward"):
         read(tmp_path)
     found = check(tmp_path, BY_BLOCK, "reward=reward")
-    assert found.lengths[1].tolist() == texts.str.len().tolist()
+    assert found.groups.lengths[1].tolist() == texts.str.len().tolist()

@@ -114,7 +114,7 @@ def test_groups_with_a_gradient_at_other_sizes(tmp_path):
     part = next(
         part for part in rollouts_parts(summary) if part.title == "At other group sizes"
     )
-    two = summary.forecasts[0].zero_variance.value
+    two = summary.numbers["forecast"][2].value
     assert part.rows[0][2] == f"{number(16 * (1 - two), 2)} of 16"
     assert "(in use)" in part.rows[2][0]
 
@@ -147,10 +147,12 @@ def test_the_figure_shows_the_numbers(tmp_path):
     summary = summarise(tmp_path, draw_groups([0.1, 0.5, 0.9] * 10, 8, groups=100))
     bars, curve, steps = compose_rollouts(summary).axes[:3]
     assert sum(bar.get_height() for bar in bars.patches) == 30
-    expected = [(one.group_size, one.zero_variance.value) for one in summary.forecasts]
+    expected = [(size, one.value) for size, one in summary.numbers["forecast"].items()]
     np.testing.assert_allclose(curve.lines[0].get_xydata(), expected)
     [mark] = [line for line in curve.lines if "in use" in str(line.get_label())]
-    assert mark.get_xydata().tolist() == [[8, summary.zero_variance.value]]
+    assert mark.get_xydata().tolist() == [[8, summary.numbers["zero_variance"].value]]
     means = steps.lines[0].get_ydata()
     assert len(means) <= MOST_STEPS
-    assert means.mean() == pytest.approx(summary.mean_reward.value, abs=0.02)
+    assert means.mean() == pytest.approx(
+        summary.numbers["mean_reward_interval"].value, abs=0.02
+    )
