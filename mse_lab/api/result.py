@@ -141,14 +141,12 @@ class Result(Analysis):
         from mse_lab.report.drawing import show_figure
         from mse_lab.report.figure_4 import compose
         from mse_lab.report.ladder_figure import compose_ladder
-        from mse_lab.report.phase_diagram import as_dots, compose_phase
+        from mse_lab.report.phase_diagram import compose_phase
 
         composers = {
             "figure4": lambda: compose([self]),
             "advice": lambda: compose_ladder(Ladder(self.evidence())),
-            "phase": lambda: compose_phase(
-                [as_dots(self.name, self.prompts, self.moments)]
-            ),
+            "phase": lambda: compose_phase([self]),
         }
         if kind not in composers:
             known = nearest(kind, [*composers])

@@ -39,43 +39,36 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--dark", action="store_true", help="light on a dark ground")
 
 
-def _compose_figure_4(folders: Sequence[Path]) -> Figure:
-    from mse_lab.report.figure_4 import compose
-    from mse_lab.results.finished_run import read_tables
-
-    return compose([read_tables(folder) for folder in folders])
-
-
-def _compose_ladder(folders: Sequence[Path]) -> Figure:
+def _compose(kind: str, folders: Sequence[Path]) -> Figure:
     from mse_lab.answers.advice_evidence import evidence_of_run
     from mse_lab.answers.ladder import Ladder
+    from mse_lab.report.figure_4 import compose
     from mse_lab.report.ladder_figure import compose_ladder
-    from mse_lab.results.finished_run import read_run
+    from mse_lab.report.phase_diagram import compose_phase
+    from mse_lab.results.finished_run import read_run, read_tables
 
-    if len(folders) != 1:
-        raise InputError("--ladder: give one run, whose ladder is drawn")
-    run = read_run(folders[0])
-    return compose_ladder(Ladder(evidence_of_run(run, run.setting)))
+    if kind == "ladder":
+        if len(folders) != 1:
+            raise InputError("--ladder: give one run, whose ladder is drawn")
+        run = read_run(folders[0])
+        return compose_ladder(Ladder(evidence_of_run(run, run.setting)))
+    runs = [read_tables(folder) for folder in folders]
+    return compose_phase(runs) if kind == "phase" else compose(runs)
 
 
 def execute(arguments: Namespace) -> int:
     """Draw the figure."""
     from mse_lab.report.drawing import save_figure
-    from mse_lab.report.phase_diagram import compose_phase, read_dots
 
     names = arguments.runs or FIGURE_4_RUNS
     folders = existing_runs(names)
+    kind = "phase" if arguments.phase else "ladder" if arguments.ladder else "figure4"
     # Figures of a user's runs lie in the folder of the first one.
-    target = output_folder(folders[0]) if arguments.runs else Path("figures")
-    stem, draw = target / "figure4", partial(_compose_figure_4, folders)
-    if arguments.phase:
-        stem, draw = target / "phase", partial(compose_phase, read_dots(folders))
-    if arguments.ladder:
-        stem, draw = target / "ladder", partial(_compose_ladder, folders)
+    stem = (output_folder(folders[0]) if arguments.runs else Path("figures")) / kind
     files = [Path(f"{stem}.png"), Path(f"{stem}.pdf")]
     outputs = [arguments.out] if arguments.out else files
     for output in outputs:
-        save_figure(draw, output, dark=arguments.dark)
+        save_figure(partial(_compose, kind, folders), output, dark=arguments.dark)
     say_changes(compare_runs(folders, names))
     print(*(f"{output} written" for output in outputs), sep="\n")
     if not arguments.runs:

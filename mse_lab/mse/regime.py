@@ -44,6 +44,15 @@ def oracle_gain(moments: Moments) -> Floats:
     return moments.constant_baseline(0.0) - moments.trace_oracle
 
 
+def gain_shares(moments: Moments) -> Floats:
+    """What each prompt adds to (vanilla - oracle) / (vanilla + oracle), of MSEs over all.
+
+    Their sum s gives vanilla's MSE over the oracle's, (1 + s) / (1 - s).
+    """
+    gain = oracle_gain(moments)
+    return divide(gain, (gain + 2 * moments.trace_oracle).sum())
+
+
 def norm_ratio(baseline: Floats, value: Floats) -> Floats:
     """Rho at the best baseline b*, for rewards 0 and 1; NaN where V is 0 or 1.
 
@@ -63,6 +72,16 @@ def baseline_at(ratio: Floats, value: Floats) -> Floats:
     """
     wrong = divide(1 - value, ratio, otherwise=math.inf)
     return np.where(np.isnan(ratio), math.nan, divide(value, value + wrong))
+
+
+def measured_baselines(moments: Moments, ratios_P3: Floats) -> Floats:
+    """The b* of each prompt with its interval, from rows of rho, (P, 3).
+
+    Where rho is unknown b* has no interval.
+    """
+    measured = baseline_at(ratios_P3, moments.value[:, None])
+    alone = moments.best_baseline[:, None] * [1, math.nan, math.nan]
+    return np.where(np.isnan(measured), alone, measured)
 
 
 def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:

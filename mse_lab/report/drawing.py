@@ -30,9 +30,6 @@ MAKER = "mse_lab, how far is the policy gradient"
 
 FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
 
-# More dots than this are drawn as one picture, for a phone to load the file.
-MOST_DOTS = 1000
-
 RC: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9.5,

@@ -22,7 +22,7 @@ from mse_lab.report.claims_report import claims_parts
 from mse_lab.report.drawing import figure_bytes
 from mse_lab.report.figure_4 import compose
 from mse_lab.report.ladder_figure import compose_ladder
-from mse_lab.report.phase_diagram import as_dots, compose_phase
+from mse_lab.report.phase_diagram import compose_phase
 from mse_lab.report.rendering import Part, as_page
 from mse_lab.report.run_screen import ratio_part
 from mse_lab.results.analysis import Analysis
@@ -89,8 +89,7 @@ def _parts(folders: Sequence[Path], runs: Sequence[Analysis]) -> Iterator[Part]:
         yield ratio_part(run.mse)
     image = draw_image(partial(compose, runs), "MSE against group size")
     yield Part("Figure 4: MSE and group size", [FIGURE_4_CAPTION], figures=[image])
-    dots = [as_dots(run.name, run.prompts, run.moments) for run in runs]
-    image = draw_image(partial(compose_phase, dots), "Best baseline against value")
+    image = draw_image(partial(compose_phase, runs), "Best baseline against value")
     yield Part("Prompt by prompt", [PROMPT_CAPTION], figures=[image])
     yield Part("The paper's statements")
     yield from claims_parts(judge_runs(runs))

@@ -8,11 +8,12 @@ import pytest
 
 import run_mse
 from mse_lab.mse.moments import pool_moments
-from mse_lab.mse.regime import aggregate_place, oracle_gain
-from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase, read_dots
+from mse_lab.mse.regime import aggregate_place, gain_shares, measured_baselines, oracle_gain
+from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase
 from mse_lab.results.files import write_file
-from mse_lab.results.finished_run import read_run
+from mse_lab.results.finished_run import read_run, read_tables
 from mse_lab.results.folder import ResultsFolder
+from mse_lab.results.tables import RHO
 from simulated import with_rewards
 from written_runs import simulate, write_run
 
@@ -32,25 +33,29 @@ def folder(pools, tmp_path_factory):
 
 
 def test_areas_add_up_to_the_difference_of_the_laws(folder, pools):
-    [dots] = read_dots([folder])
+    run = read_tables(folder)
     law = read_run(folder).mse.set_index(["estimator", "group_size"])["law"]
     vanilla, oracle = law["vanilla", 4], law["oracle", 4]
     expected = (vanilla - oracle) / (vanilla + oracle)
-    assert dots.gain_shares.sum() == pytest.approx(expected, rel=1e-8)
+    assert gain_shares(run.moments).sum() == pytest.approx(expected, rel=1e-8)
     gains = oracle_gain(pool_moments(pools))
-    np.testing.assert_array_equal(np.sign(dots.gain_shares), np.sign(gains))
+    np.testing.assert_array_equal(np.sign(gain_shares(run.moments)), np.sign(gains))
     assert len(set(np.sign(gains[1:]))) == 2
 
 
 def test_the_legend_says_the_run_s_own_ordering(folder):
-    [dots] = read_dots([folder])
+    run = read_tables(folder)
     law = read_run(folder).laws.set_index(["group_size", "estimator"])["law"].unstack()
-    assert dots.describe() == f"vanilla {law['vanilla'][4] / law['oracle'][4]:.2f} × oracle"
+    [axes] = compose_phase([run]).axes
+    [label] = axes.get_legend_handles_labels()[1]
+    vanilla = law["vanilla"][4] / law["oracle"][4]
+    assert label == f"tiny/base: vanilla {vanilla:.2f} × oracle"
 
 
 def test_baselines_follow_from_rho_where_it_is_known(folder):
-    [dots], table = read_dots([folder]), ResultsFolder(folder).read("prompts.csv")
-    value, (best, low, high) = table["value"], dots.baselines.T
+    run, table = read_tables(folder), ResultsFolder(folder).read("prompts.csv")
+    baselines = measured_baselines(run.moments, table[[*RHO]].to_numpy())
+    value, (best, low, high) = table["value"], baselines.T
     rho = best / (1 - best) * (1 - value) / value
     np.testing.assert_allclose(rho[1:], table["rho"][1:])
     assert (low[1:] < best[1:]).all()
@@ -64,22 +69,23 @@ def drawn_lines(figure):
 
 
 def test_a_cross_lies_on_the_side_of_its_run(folder):
-    [dots] = read_dots([folder])
-    [axes] = compose_phase([dots]).axes
+    run = read_tables(folder)
+    [axes] = compose_phase([run]).axes
     crosses = [line for line in axes.lines if line.get_marker() == "P"]
     [(value, best)] = [line.get_xydata()[0] for line in crosses]
-    assert (value, best) == aggregate_place(dots.moments)
-    assert (best > value / 2) == (dots.gain_shares.sum() > 0)
+    assert (value, best) == aggregate_place(run.moments)
+    assert (best > value / 2) == (gain_shares(run.moments).sum() > 0)
 
 
 def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_path):
     graded = with_rewards(pools, lambda one: 2 * one - 1)
-    [dots] = read_dots([write_run(tmp_path / "graded", graded)])
-    [binary] = read_dots([folder])
-    assert (dots.binary, binary.binary) == (False, True)
-    assert len(drawn_lines(compose_phase([dots]))) == 2
+    run = read_tables(write_run(tmp_path / "graded", graded))
+    binary = read_tables(folder)
+    assert (run.moments.binary, binary.moments.binary) == (False, True)
+    assert len(drawn_lines(compose_phase([run]))) == 2
     assert len(drawn_lines(compose_phase([binary]))) == 2 + len(CROSSED_SIZES)
-    np.testing.assert_array_equal(dots.baselines[:, 0], dots.moments.best_baseline)
+    baselines = measured_baselines(run.moments, np.full((20, 3), math.nan))
+    np.testing.assert_array_equal(baselines[:, 0], run.moments.best_baseline)
 
 
 def test_tables_that_are_no_run_s_are_refused(folder, tmp_path, refused):
