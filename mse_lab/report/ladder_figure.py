@@ -5,14 +5,12 @@ of completions for the same error. The oracle knows each prompt's value and can 
 nobody; it stands there as a mark of how far a baseline near the value leads.
 """
 
-from typing import Any
-
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from mse_lab.answers.ladder import Ladder
+from mse_lab.arrays import Floats
 from mse_lab.report.drawing import RC, STYLES, Style, draw_line, ink, legend_above
 from mse_lab.report.ladder_report import setting_name
 
@@ -20,25 +18,15 @@ from mse_lab.report.ladder_report import setting_name
 BATCHES = tuple(float(2 ** (step / 4)) for step in range(12, 53))
 NAMED = (8, 32, 128, 512, 2048, 8192)
 
-# Beside GRPO-type's and the oracle's own, which stand for what they are.
-_COLOURS = {"trainer": "#cc78bc", "best": "#0173b2"}
-
-_LEGEND: dict[str, Any] = {
-    "fontsize": RC["font.size"],
-    "handlelength": 1.6,
-    "columnspacing": 1.2,
-    "labelspacing": 0.3,
+# Yours in GRPO-type's colour, the oracle in its own.
+_YOURS, _ORACLE = STYLES["grpo"], STYLES["oracle"]
+_STYLES = {
+    "yours": _YOURS,
+    "size": _YOURS._replace(dashes=(0, (4, 1.5))),
+    "trainer": Style("#cc78bc", "o", ""),
+    "best": Style("#0173b2", "o", ""),
+    "oracle": _ORACLE._replace(dashes=(0, (1, 1.2))),
 }
-
-
-def _style(name: str, label: str) -> Style:
-    orange, green = STYLES["grpo"].colour, STYLES["oracle"].colour
-    fixed = {
-        "yours": Style(orange, "s", label),
-        "size": Style(orange, "s", label, (0, (4, 1.5))),
-        "oracle": Style(green, "^", label, (0, (1, 1.2))),
-    }
-    return fixed.get(name) or Style(_COLOURS.get(name, "0.5"), "o", label)
 
 
 def _label(ladder: Ladder, name: str) -> str:
@@ -49,30 +37,26 @@ def _label(ladder: Ladder, name: str) -> str:
     return label if name in ("yours", "size") else f"baseline {label}"
 
 
-def _mark_batch(axes: Axes, completions: float) -> None:
-    """Mark the user's own N."""
-    axes.axvline(completions, color=ink(0.7), linewidth=0.9, linestyle=":", zorder=1)
-
-
 def compose_ladder(ladder: Ladder) -> Figure:
     """Compose steps over yours against the completions of a step."""
     figure = Figure(figsize=(5.4, 3.3), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel="Completions a step, N", ylabel="Steps over yours")
     axes.set_xscale("log", base=2)
-    seen = set()
+    curves: dict[str, tuple[str, Floats]] = {}
     for name, curve in ladder.curves(BATCHES).items():
-        label = _label(ladder, name)
-        if label not in seen:
-            draw_line(axes, BATCHES, curve, _style(name, label), band=name != "oracle")
-        seen.add(label)
+        curves.setdefault(_label(ladder, name), (name, curve))
+    for label, (name, curve) in curves.items():
+        style = _STYLES[name]._replace(label=label)
+        draw_line(axes, BATCHES, curve, style, band=name != "oracle")
     axes.set_xlim(BATCHES[0], BATCHES[-1])
     axes.set_xticks(NAMED, [f"{at:,}" for at in NAMED])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylim(0, max(1.05, np.ceil(10 * axes.get_ylim()[1]) / 10))
-    if ladder.evidence.question.completions:
-        _mark_batch(axes, ladder.evidence.question.completions)
-    legend_above(figure, 2, **_LEGEND)
+    if own := ladder.evidence.question.completions:
+        axes.axvline(own, color=ink(0.7), linewidth=0.9, linestyle=":", zorder=1)
+    sizes = {"fontsize": RC["font.size"], "handlelength": 1.6}
+    legend_above(figure, 2, columnspacing=1.2, labelspacing=0.3, **sizes)
     if not ladder.evidence.held:
         figure.suptitle("A CHECK FAILED")
     return figure
