@@ -226,7 +226,7 @@ def cover_of_advice() -> Iterable[Row]:
     """Give how often what stands beside a verdict holds, of populations of either sort."""
     table = read("coverage/advice.csv")
     rare = table.prompts.str.contains("1 in ")
-    kinds = ("ladder", "ladder in epochs", "progress", "steps", "price", "G*", "c1", "c2")
+    kinds = ("ladder", "ladder in epochs", "progress", "steps", "G*", "c1", "c2")
     kinds += ("||g||^2", "noise scale")
     for kind in kinds:
         cells = []

@@ -17,9 +17,9 @@ from scipy import optimize, stats
 from mse_lab.answers import statements as s
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.statements import judge_run
-from mse_lab.answers.trainer_settings import TRAINERS_DEFAULT
 from mse_lab.arrays import Floats, divide
 from mse_lab.config.schema import EstimatorEntry
+from mse_lab.config.training import DEFAULT
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.baseline import fit_at
@@ -37,7 +37,7 @@ from simulated import Design
 # A verdict is counted as an interval that holds 1, the truth being 0 where it is false.
 HOLDS = Estimate(1.0, 1.0, 1.0)
 
-TRL = find_estimator({name: TRAINERS_DEFAULT[name] for name in ("name", "eps")})
+TRL = find_estimator({name: DEFAULT.estimator[name] for name in ("name", "eps")})
 
 # Which MSE GRPO-type's, or the oracle's in the limit, is set in proportion to.
 BASES = {s.NEAR_AT_8: "oracle", s.NEAR_FROM_32: "oracle", s.LARGE_GROUPS: "vanilla"}
@@ -196,7 +196,7 @@ class Truth:
         if name in ("batch-mean", "best-constant"):
             within = getattr(self.constants, name.replace("-", "_"))
             return Aim.of_unbiased(self.constants, within, size)
-        of_trl = name == TRAINERS_DEFAULT or str(name).startswith("grpo-std(eps=0.0001")
+        of_trl = name == DEFAULT.estimator or str(name).startswith("grpo-std(eps=0.0001")
         estimator = TRL if of_trl else find_estimator(name)
         if estimator.affine is not None:
             return self.affine_aim(*estimator.affine, size)
@@ -233,15 +233,6 @@ class Truth:
             [self.moments.value.mean(), 0.0],
         ).x
         return float(alpha), groups * float(lam)
-
-    def price(self, name: EstimatorEntry, size: int, advice: Advice) -> float:
-        """Cost of an estimator over that of the ladder's first row; NaN where unknown."""
-        _, own, present, *_ = advice.ladder[0]
-        aim, base = self.aim(name, size), self.aim(own, present)
-        if aim is None or base is None:
-            return math.nan
-        steps = advice.completions_per_step or 0
-        return (aim.cost(steps) / base.cost(steps)).item()
 
     @property
     def prompts_rho(self) -> Floats:
@@ -297,15 +288,9 @@ def of_advice(advice: Advice, truth: Truth) -> Iterator[Answer]:
     scale = math.nan if base is None else (base.noise / base.signal).item()
     yield Answer("noise scale", "", advice.noise_scale, scale)
     yield Answer("G*", "", advice.best, truth.best_size)
-    gain = constants.vanilla.item() - constants.c2.item()
-    beats = math.floor(1 + constants.c3.item() / gain) + 1 if gain > 0 else math.inf
-    yield Answer("beats vanilla from", "", advice.beats_vanilla_from, beats)
     if advice.zero_variance and truth.binary:
         share = truth.zero_variance(used)
         yield Answer("zero-variance groups", f"at {used}", advice.zero_variance, share)
-    for one in advice.prices:
-        true = truth.price(one.estimator, one.group_size, advice)
-        yield Answer("price", one.estimator, one.cost, true)
     yield from of_ladder(advice, truth)
     yield Answer("b* of the run", "", advice.regime.best_baseline, truth.place[1])
     yield Answer("rho of the run", "", advice.regime.rho, truth.rho)

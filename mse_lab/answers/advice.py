@@ -8,30 +8,26 @@ of N/G prompts drawn at random,
     progress   N / (N + ns) of what the true gradient would give
     steps      in proportion to N + ns
 
-so GRPO-type beats vanilla from G = 1 + c3 / (c_vanilla - c2) on, or never. ||g||^2 is that
-of the population's mean gradient, not of the run's fixed prompts.
+||g||^2 is that of the population's mean gradient, not of the run's fixed prompts.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mse_lab.answers.advice_evidence import Evidence, UserSetting
-from mse_lab.answers.ladder import Ladder, LadderRow, Price
-from mse_lab.arrays import Floats, divide
+from mse_lab.answers.ladder import Ladder, LadderRow
 from mse_lab.config.training import Setting, change_to, fits
 from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, NoAnswer
-from mse_lab.formatting import percent
 from mse_lab.mse import progress
-from mse_lab.mse.constants import Constants
-from mse_lab.mse.intervals import Estimate, falling
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import find_aims
 from mse_lab.mse.regime import Regime
-from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, SIZES, Ruling, Stopped, Verdict
+from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
 from mse_lab.results.files import as_data
 
@@ -65,7 +61,6 @@ class Advice:
     level: float  # Coverage of intervals.
     held: bool  # Whether the built-in checks hold.
     warnings: tuple[str, ...]  # What a reader should know, a sentence each.
-    law_only: bool  # Whether no replicate confirms the laws that this rests on.
     setting: UserSetting  # What the verdict is about.
     completions_per_step: int | None  # N; None where it is unknown.
     regret: float  # How much more than the best size is all right.
@@ -79,11 +74,9 @@ class Advice:
     saves: Estimate | None  # Share of completions for the same error: the limit of small N.
     at_most: float  # How much more than the best size the one in use costs, at most,
     at_least: float  # and at least.
-    progress: tuple[StepProgress, ...]  # At the present size, and at the one that is set.
     noise_scale: Estimate  # The N at which half of the progress is made, present size.
     learning_rate_factor: Estimate  # Of Adam, where the batch is halved; SGD's: its square.
     ladder: tuple[LadderRow, ...]  # What could be set, over what is set.
-    prices: tuple[Price, ...]  # Losses that go by a name, the cheapest first.
     # N MSE = c1 G + c2 + c3/(G-1) of GRPO-type; c1 G + vanilla, and so on.
     c1: Estimate
     c2: Estimate
@@ -93,8 +86,6 @@ class Advice:
     best_constant: Estimate
     gradient2: Estimate  # ||E g(X)||^2.
     best: Estimate  # G*; infinite above where c1 is not significantly positive.
-    # Smallest whole G at which GRPO-type has the smaller error; infinite for never.
-    beats_vanilla_from: Estimate
     regime: Regime  # On which side of vanilla the run and its prompts are.
     zero_variance: Estimate | None  # Share of groups of equal rewards, present size.
     mean_reward: float
@@ -131,31 +122,35 @@ class Advice:
         return self.best.high
 
     @property
+    def progress(self) -> list[StepProgress]:
+        """At some N, of the present size and of the one that is set, or is your best."""
+        yours = self.ladder[0]
+        row = {str(one.row): one for one in self.ladder}
+        other = row.get("trainer" if self.baseline else "size", yours)
+        rows = [yours] if other[1:3] == yours[1:3] else [yours, other]
+        made = [
+            StepProgress(one[0], row.group_size, *one[1:])
+            for row in rows
+            for one in row.progress
+        ]
+        return sorted(made, key=lambda one: one.completions_per_step)
+
+    def progress_at(self, completions: int) -> Estimate:
+        """What a step of N completions makes of the progress possible, as it is now."""
+        return next(one[1] for one in self.ladder[0].progress if one[0] == completions)
+
+    @property
     def set_row(self) -> LadderRow:
         """The row of the ladder that the verdict sets."""
         name = "trainer" if self.baseline else "size"
         row = {str(one.row): one for one in self.ladder}
         return row[name if self.verdict == "change" else "yours"]
 
-    def progress_at(self, completions: int, group_size: int) -> StepProgress:
-        """Give a row of the table of progress."""
-        return next(row for row in self.progress if row[:2] == (completions, group_size))
-
     def as_dict(self) -> dict[str, Any]:
         """Give the content of `advice.json`: five digits, as value, low, high."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        values["num_generations"] = self.num_generations
+        values |= {"num_generations": self.num_generations, "progress": self.progress}
         return {name: as_data(value) for name, value in values.items()}
-
-
-def beats_vanilla_from(evidence: Evidence) -> Estimate:
-    """Estimate the least whole G above 1 + c3 / (c_vanilla - c2), or infinity."""
-
-    def gain(constants: Constants) -> Floats:
-        return divide(constants.vanilla - constants.c2, constants.c3)
-
-    sizes = falling(evidence.table.estimate(gain, evidence.level), -1)
-    return Estimate(*(end if math.isinf(end) else math.floor(1 + end) + 1 for end in sizes))
 
 
 def _zero_variance(evidence: Evidence, size: int) -> Estimate | None:
@@ -204,20 +199,6 @@ def _constants(evidence: Evidence) -> dict[str, Estimate]:
     return constants
 
 
-def _progress(ladder: Sequence[LadderRow], ruling: Ruling) -> tuple[StepProgress, ...]:
-    """Tabulate progress at some N, of yours and of what is set, or of your best size."""
-    row = {one.row: one for one in ladder}
-    yours = row["yours"]
-    other = row.get("trainer" if ruling.baseline else "size", yours)
-    ladder = [yours] if other[1:3] == yours[1:3] else [yours, other]
-    table = (
-        StepProgress(one.completions_per_step, row.group_size, one.progress, one.steps)
-        for row in ladder
-        for one in row.progress
-    )
-    return tuple(sorted(table, key=lambda each: each.completions_per_step))
-
-
 def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
     """Shares of steps at N, and of completions, that the size to set saves, if known."""
     ruling, question = evidence.ruling, evidence.question
@@ -233,31 +214,6 @@ def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
     top, base = to.cost(0.0), aims[question.present].cost(0.0)
     ratio = progress.ratio_of_costs(evidence.table, top, base, evidence.level)
     return ruling.saves, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
-
-
-def _other_batch(evidence: Evidence) -> list[str]:
-    """Say which batch G* takes where yours refuses it and its best size costs more."""
-    setting, table, level = evidence.setting, evidence.table, evidence.level
-    g_star, completions = evidence.best_group_size.value, evidence.question.completions
-    # A size below 2 is no group; beyond the largest that is named the least is not known.
-    if setting.batch is None or setting.elsewhere or not 1.5 < g_star <= SIZES[-1]:
-        return []
-    best = round(g_star)
-    if fits(setting, best):
-        return []
-    kept = evidence.ruling.set_to
-    # A single completion has no group: its own loss is the base.
-    entry = "grpo" if kept > 1 else evidence.question.estimator or "vanilla"
-    if not (kept_aims := find_aims(table, entry, [kept])):
-        return []
-    best_aims = find_aims(table, "grpo", [best])
-    base, top = (aim.cost(completions) for aim in (kept_aims[kept], best_aims[best]))
-    ratio = progress.ratio_of_costs(table, top, base, level)
-    saved = Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
-    if ratio.value * (1 + evidence.question.tolerance) >= 1:
-        return []
-    line = change_to(setting, best).line
-    return [f"G = {best} would save {percent(saved)}; your batch does not take it: {line}"]
 
 
 def _batches(setting: Setting, ladder: Iterable[LadderRow]) -> dict[int, str]:
@@ -292,8 +248,7 @@ def make_advice(evidence: Evidence) -> Advice:
         population=int(table.size) if table.size < math.inf else None,
         level=level,
         held=evidence.held,
-        warnings=(*evidence.warnings, *_other_batch(evidence)),
-        law_only=evidence.law_only,
+        warnings=evidence.warnings,
         setting=UserSetting.of(evidence.setting),
         completions_per_step=completions or None,
         regret=question.tolerance,
@@ -307,14 +262,11 @@ def make_advice(evidence: Evidence) -> Advice:
         saves=saves,
         at_most=ruling.at_most,
         at_least=ruling.at_least,
-        progress=_progress(rows, ruling),
         noise_scale=progress.noise_scale(table, ladder.base, level),
         learning_rate_factor=progress.step_size_ratio(table, *halved, level, adam=True),
         ladder=rows,
-        prices=() if evidence.setting.elsewhere else tuple(ladder.prices()),
         **_constants(evidence),
         best=evidence.best_group_size,
-        beats_vanilla_from=beats_vanilla_from(evidence),
         regime=evidence.regime,
         zero_variance=_zero_variance(evidence, question.present),
         mean_reward=float(np.mean([rewards.mean() for rewards in evidence.rewards])),

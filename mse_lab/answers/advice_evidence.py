@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mse_lab.answers.trainer_settings import refuse_without_gradient
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import Probe
 from mse_lab.config.training import Setting, fits
@@ -44,6 +43,16 @@ class SampledCounts(NamedTuple):
     differentiated: int
     stopped: Stopped
     at_hand: int  # How many prompts there are in all to draw from.
+
+
+def refuse_without_gradient(setting: Setting) -> None:
+    """Refuse an estimator that is not defined, or zero, in groups of the size in use."""
+    estimator = setting.estimator and find_estimator(setting.estimator)
+    if estimator and setting.group_size < estimator.smallest_group:
+        raise setting.refuse(
+            f"{setting.table.size} = {setting.group_size}: {estimator.name} gives no "
+            f"gradient there; it takes {estimator.smallest_group} or more"
+        )
 
 
 def ask(
@@ -95,7 +104,6 @@ class Evidence:
     held: bool = True  # Whether all built-in checks hold.
     warnings: tuple[str, ...] = ()
     drawn: SampledCounts | None = None  # None for a finished run.
-    law_only: bool = True  # Whether no replicates confirm the laws.
 
     @property
     def level(self) -> float:
@@ -156,7 +164,6 @@ def evidence_of_run(
         resamples=run.resamples,
         held=run.held,
         warnings=tuple(run.warnings),
-        law_only=run.law_only,
     )
 
 

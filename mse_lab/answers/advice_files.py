@@ -21,7 +21,8 @@ def restore_advice(path: Path) -> Advice:
     """Read an `advice.json`."""
     with open_intact(path, RESTORE) as file:
         values = json.loads(file.read())
-        values.pop("num_generations", None)
+        for follows in ("num_generations", "progress"):
+            values.pop(follows, None)
         return TypeAdapter(Advice).validate_python(values)
 
 

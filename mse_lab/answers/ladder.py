@@ -11,12 +11,9 @@ unknown, over those of the first: the cost of `mse_lab.mse.loss`, in which a fac
 estimator, which a learning rate would absorb, does not count. Where no law gives the cost
 of the user's own loss, GRPO-type stands for it. Baselines are fitted, and priced on prompts
 left out of the fit (`mse_lab.mse.baseline`).
-
-Other losses that the trainer's own settings compute stand beside it, at the size of least
-cost; those without a law are not judged.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -24,30 +21,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from mse_lab.answers.advice_evidence import Evidence
-from mse_lab.answers.trainer_settings import (
-    TRAINERS_DEFAULT,
-    Typed,
-    base_name,
-    type_baseline,
-    type_loss,
-)
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry
+from mse_lab.config.training import Setting
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.baseline import Baseline, fit_baseline
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import Aim, find_aims, is_constant, is_unbiased
+from mse_lab.mse.loss import Aim, find_aims, is_unbiased
 from mse_lab.mse.progress import progress, steps_ratio
-from mse_lab.mse.rule import SIZES, cheapest
+from mse_lab.mse.rule import SIZES
 
 # Completions a step at which progress is said where N is unknown, and beside N.
 STEPS = (64, 256, 1024, 4096)
-
-# The name of a loss alone: the baseline of a large batch is its mean.
-BATCH_MEAN = "batch-mean"
-
-# Losses that settings of a trainer may compute.
-_NAMED: tuple[EstimatorEntry, ...] = ("grpo", TRAINERS_DEFAULT, "vanilla", BATCH_MEAN)
 
 _ONE = Estimate(1.0, 1.0, 1.0)
 
@@ -78,6 +63,36 @@ class LadderRow(NamedTuple):
     why: str | None
 
 
+class Typed(NamedTuple):
+    """What is typed, or why nothing is."""
+
+    line: str | None
+    why: str | None = None
+
+
+def type_loss(setting: Setting, size: int) -> Typed:
+    """Write the present loss in groups of another size."""
+    trainer = setting.table
+    if size < trainer.least:
+        return Typed(None, f"{trainer.title} takes {trainer.least} or more")
+    return Typed(trainer.write({trainer.size: size}))
+
+
+def type_baseline(setting: Setting, alpha: float, lam: float, size: int) -> Typed:
+    """Write a baseline alpha + lambda m in groups of a size; scores sum over tokens."""
+    trainer = setting.table
+    form = trainer.baselines.get("constant" if size == 1 else "affine")
+    if form is None:
+        return Typed(None, f"{trainer.title} must take advantages of your own for it")
+    line = form.format(size=size, alpha=alpha, lam=lam)
+    entry = setting.estimator
+    if isinstance(entry, Mapping) and entry.get("length") == "sequence":
+        for name, kinds in trainer.length.items():
+            adds_up = next(value for value, kind in kinds.items() if kind is None)
+            line += f"{trainer.writes[1]}{trainer.write({name: adds_up})}"
+    return Typed(line)
+
+
 class Settable(NamedTuple):
     """A training that could be set: where it points, and what is typed for it."""
 
@@ -85,14 +100,6 @@ class Settable(NamedTuple):
     group_size: int
     aim: Aim
     typed: Typed
-
-
-class Price(NamedTuple):
-    """What another loss costs over the present one, at its best size."""
-
-    estimator: str
-    group_size: int
-    cost: Estimate
 
 
 @dataclass(frozen=True)
@@ -222,27 +229,3 @@ class Ladder:
             name: np.array([self.price(aim, at) for at in completions])
             for name, aim in aims.items()
         }
-
-    def prices(self) -> list[Price]:
-        """Price what else the trainer's settings compute, at its best size, by cost."""
-        lines = self.evidence.setting.table.lines
-        named = {_name(one): one for one in _NAMED if base_name(one) in lines}
-        named.pop(_name(self.entry), None)
-        priced = [self._price_at_best(*each) for each in named.items()]
-        known = [one for one in priced if one is not None and one.cost.value < np.inf]
-        return sorted(known, key=lambda one: one.cost.value)
-
-    def _price_at_best(self, name: str, entry: EstimatorEntry) -> Price | None:
-        question = self.evidence.question
-        aims = self._find_aims(entry, [1] if is_constant(entry) else question.compared)
-        if not aims:
-            return None
-        costs = {
-            size: float(aim.cost(question.completions)[0]) for size, aim in aims.items()
-        }
-        size = cheapest(costs, question.settable)
-        return Price(name, size, self.price(aims[size]))
-
-
-def _name(entry: EstimatorEntry) -> str:
-    return BATCH_MEAN if entry == BATCH_MEAN else find_estimator(entry).name

@@ -33,7 +33,6 @@ class Advice(advice.Advice):
         noise_scale: The N at which half of it is made, with the present size.
         learning_rate_factor: By what to multiply Adam's if the batch is halved.
         ladder: What could be set, what it costs over what is set, and what is typed.
-        prices: Other losses, over what is set.
         best: G*, the size of least gradient error; infinite above where c1 is not
             significantly positive.
         c1, c2, c3: N MSE = c1 G + c2 + c3/(G-1).

@@ -115,7 +115,6 @@ class Trainer(_Part):
     length: dict[str, dict[str, str | None]]
     batch: Batch
     writes: tuple[str, str]
-    lines: dict[str, str]
     baselines: dict[str, str] = {}
 
     @cached_property

@@ -10,20 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from mse_lab.answers.advice import Advice
-from mse_lab.answers.trainer_settings import settings_for
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.formatting import (
     NONE,
     NOT_KNOWN,
     number,
     share,
-    times,
     with_interval,
 )
 from mse_lab.mse.bounds import fewest_seen, rarest_seen
 from mse_lab.mse.rule import Stopped
 from mse_lab.report.ladder_report import (
-    display_name,
     ladder_part,
     lines_to_type,
     say_baseline,
@@ -238,30 +235,6 @@ def say_noise(advice: Advice) -> str:
 # A lower bound of G* below which it says nothing.
 LEAST_SIZE = 1.05
 
-# A loss that costs so much as yours, at your size or at its best, says nothing new.
-NO_CHEAPER = 0.99
-
-
-def say_prices(advice: Advice) -> str:
-    """Say which losses that go by a name are cheaper than yours at its best size."""
-    yours, at_best = (row.cost.value for row in advice.ladder[:2])
-    least = yours if math.isnan(at_best) else min(yours, at_best)
-    cheaper = [
-        (price, text)
-        for price in advice.prices
-        if price.cost.value < NO_CHEAPER * least
-        and (text := times(price.cost)) != NOT_KNOWN
-    ]
-    if not cheaper:
-        return ""
-    said = (
-        f"{display_name(price.estimator)}, G = {price.group_size}: {text}"
-        for price, text in cheaper
-    )
-    first = cheaper[0][0]
-    line = settings_for(advice.setting.trainer, first.estimator, first.group_size)
-    return f"Other losses, over yours: {'; '.join(said)} ({line})."
-
 
 def best_size(advice: Advice) -> str:
     """Write G*."""
@@ -269,17 +242,6 @@ def best_size(advice: Advice) -> str:
     text = f"at least {best.low:.1f}" if advice.unbounded else with_interval(best)
     # No size of a group is below one.
     return NOT_KNOWN if text.startswith("at least") and best.low < LEAST_SIZE else text
-
-
-def _beats_vanilla(advice: Advice) -> str:
-    value, low, high = advice.beats_vanilla_from
-    if math.isinf(low):
-        return "Over all prompts together GRPO-type never beats vanilla (no baseline)."
-    beats = "GRPO-type beats vanilla (no baseline)"
-    if math.isinf(value):
-        return f"{beats} at no G; the interval is from {low:.0f} on, to never."
-    last = "never" if math.isinf(high) else f"{high:.0f}"
-    return f"{beats} from G = {value:.0f} on ({low:.0f} to {last})."
 
 
 # What a side of the line means for a baseline near the value V.
@@ -303,7 +265,7 @@ def say_regime(advice: Advice) -> str:
     if math.isnan(estimate.value):
         return ""
     side = _SIDES[regime.side].format(line=line)
-    return f"{name} is {with_interval(estimate)}, {side}. {_beats_vanilla(advice)}"
+    return f"{name} is {with_interval(estimate)}, {side}."
 
 
 def say_best(advice: Advice) -> str:
@@ -335,7 +297,6 @@ def advice_parts(advice: Advice) -> list[Part]:
         *drawn,
         say_why_not_yours(advice),
         say_noise(advice),
-        say_prices(advice),
         say_regime(advice),
         say_best(advice),
         say_level(advice),
@@ -385,8 +346,7 @@ def _row(label: str, advice: Advice | str, completions: int | None) -> list[str]
         return [label, NONE, NONE, *[NONE] * (completions is not None), "no advice"]
     made = []
     if completions is not None:
-        row = advice.progress_at(completions, advice.setting.group_size)
-        made = [share(row.progress.value)]
+        made = [share(advice.progress_at(completions).value)]
     reward, best = number(advice.mean_reward), best_size(advice)
     return [label, reward, best, *made, _verdict(advice)]
 

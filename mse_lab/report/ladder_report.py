@@ -5,13 +5,20 @@ from collections.abc import Iterator
 
 from mse_lab.answers.advice import Advice
 from mse_lab.answers.ladder import LadderRow
-from mse_lab.answers.trainer_settings import DISPLAY_NAMES, base_name
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import find_estimator
 from mse_lab.formatting import NONE, NOT_KNOWN, number, percent, share, times
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import is_unbiased
 from mse_lab.report.rendering import Part
+
+# The names of estimators that readers know, parameters aside.
+DISPLAY_NAMES = {
+    "grpo": "GRPO-type (RLOO)",
+    "vanilla": "vanilla (no baseline)",
+    "batch-mean": "batch-mean baseline",
+    "grpo-std": "GRPO with std",
+}
 
 # Estimators that are named by their numbers.
 FITTED = ("affine", "constant")
@@ -35,6 +42,16 @@ def ladder_rows(advice: Advice) -> list[LadderRow]:
     for row in advice.ladder:
         seen.setdefault(f"{row.estimator} {row.group_size}", row)
     return list(seen.values())
+
+
+def base_name(estimator: EstimatorEntry) -> str:
+    """Give an estimator's name without its parameters.
+
+    >>> base_name("grpo-std(eps=0.0001)"), base_name({"name": "grpo-std", "eps": 1e-4})
+    ('grpo-std', 'grpo-std')
+    """
+    whole = estimator if isinstance(estimator, str) else str(estimator["name"])
+    return whole.partition("(")[0]
 
 
 def display_name(entry: EstimatorEntry) -> str:

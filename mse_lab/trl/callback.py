@@ -301,7 +301,7 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
     saves = ladder.price(ladder.best.aim, 0.0).value
     numbers = {
         **interval_columns("best_group_size", advice.best),
-        "progress": advice.progress_at(completions, size).progress.value,
+        "progress": advice.progress_at(completions).value,
         "steps_saved": advice.steps_saved.value if advice.steps_saved else None,
         "noise_scale": advice.noise_scale.value,
         "alpha": ladder.best.alpha,

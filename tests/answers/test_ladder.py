@@ -12,7 +12,6 @@ import pytest
 from mse_lab.answers.advice_evidence import evidence_of_run
 from mse_lab.answers.ladder import Ladder
 from mse_lab.config.training import DEFAULT, read_training
-from mse_lab.estimators import find_estimator
 from mse_lab.mse.intervals import Estimate
 from simulated import analysed
 
@@ -98,17 +97,6 @@ def test_verl_takes_a_constant_without_a_group(known):
         f"rollout.n=1 algorithm.adv_estimator=rloo, each reward less {rows['best'].alpha}"
         in (rows["best"].typed)
     )
-
-
-def test_what_else_the_trainer_s_settings_compute_is_priced(known):
-    """At best sizes, and not your own; another trainer has none."""
-    [one] = ladder_of(known[1]).prices()
-    assert one.estimator == find_estimator(DEFAULT.estimator).name
-    verl = ladder_of(known[1], read_training(VERL)).prices()
-    assert {"vanilla", "batch-mean"} <= {one.estimator for one in verl}
-    assert [one.cost for one in verl] == sorted(one.cost for one in verl)
-    own = read_training({"trainer": "other", "G": 8, "estimator": "grpo"})
-    assert not ladder_of(known[1], own).prices()
 
 
 def test_a_factor_costs_nothing(known):

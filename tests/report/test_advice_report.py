@@ -10,7 +10,6 @@ import pytest
 
 from mse_lab.answers.advice import SetBaseline
 from mse_lab.answers.advice_files import advise_run
-from mse_lab.answers.ladder import Price
 from mse_lab.config.training import read_training
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate
@@ -180,22 +179,6 @@ def test_a_failed_check_leaves_no_advice(advice):
             "takes at least 40 completions a step",
         ),
         (
-            {"beats_vanilla_from": Estimate(5, 4, 9)},
-            "beats vanilla (no baseline) from G = 5 on (4 to 9).",
-        ),
-        (
-            {"beats_vanilla_from": Estimate(5, 4, math.inf)},
-            "beats vanilla (no baseline) from G = 5 on (4 to never).",
-        ),
-        (
-            {"beats_vanilla_from": Estimate(math.inf, 4, math.inf)},
-            "at no G; the interval is from 4 on, to never.",
-        ),
-        (
-            {"beats_vanilla_from": Estimate(math.inf, math.inf, math.inf)},
-            "Over all prompts together GRPO-type never beats vanilla (no baseline).",
-        ),
-        (
             {"population": 60},
             "said of these 60 prompts alone (prompts.population = these), all measured.",
         ),
@@ -211,27 +194,6 @@ def test_what_else_is_said(advice, changes, words):
     text = plain(advice_text(replace(advice, **changes)))
     assert words in text
     assert not re.search(r"\b(inf|nan)\b", text)
-
-
-@pytest.mark.parametrize(
-    ("at_best", "cost", "said"),
-    [(0.8, 0.7, True), (0.8, 0.795, False), (0.8, 0.9, False),
-     (math.nan, 0.9, True), (math.nan, 0.995, False)],
-)  # fmt: skip
-def test_another_loss_is_named_where_yours_costs_more_at_its_best_size(
-    advice, at_best, cost, said
-):
-    """With what is typed for the first that is known."""
-    yours, size, *others = advice.ladder
-    ladder = (yours, size._replace(cost=Estimate(*[at_best] * 3)), *others)
-    prices = (
-        Price("vanilla", 1, Estimate(0.1, 1e-9, 1e9)),
-        Price("grpo", 4, Estimate(cost, cost - 0.01, cost + 0.01)),
-    )
-    text = plain(advice_text(replace(advice, ladder=ladder, prices=prices)))
-    words = f"Other losses, over yours: GRPO-type (RLOO), G = 4: {cost:.3f} times"
-    assert (words in text) == ("Other losses" in text) == said
-    assert ("(GRPOConfig(num_generations=4, scale_rewards=" in text) == said
 
 
 @pytest.mark.parametrize(

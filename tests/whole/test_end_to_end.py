@@ -366,7 +366,7 @@ def assert_that_of_advise(found):
         "best_group_size": advice.best_group_size,
         "best_group_size_low": advice.low,
         "value": advice.mean_reward,
-        "progress": advice.progress_at(8, 2).progress.value,
+        "progress": advice.progress_at(8).value,
         "noise_scale": advice.noise_scale.value,
         "alpha": advice.ladder[-1].alpha,
     }
