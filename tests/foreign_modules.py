@@ -1,6 +1,7 @@
 """Modules of all kinds to put in a model's place."""
 
 import dataclasses
+from functools import partial
 
 import torch
 from torch import nn
@@ -27,196 +28,148 @@ class Scaled(nn.Linear):
         return torch.tanh(super().forward(x)) * 3
 
 
-class TwoInputs(nn.Module):
-    def __init__(self):
+class Made(nn.Module):
+    """Computes what a function says of it and of its inputs."""
+
+    def __init__(self, compute, parts):
         super().__init__()
-        self.gain = weight()
+        self.compute = compute
+        for name, part in parts.items():
+            setattr(self, name, part())
 
-    def forward(self, x, *, y):
-        return self.gain * x + y
-
-
-class CallsTwoInputs(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = TwoInputs()
-
-    def forward(self, x):
-        return self.inner(x, y=x.sin())
+    def forward(self, *given, **named):
+        return self.compute(self, *given, **named)
 
 
-class WithLayer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(H, H, dtype=torch.float64)
+def made(**parts):
+    """Turn a function of a module and its input into a maker of modules of these parts."""
+    return lambda compute: lambda: Made(compute, parts)
 
 
-class Bypass(WithLayer):
+def linear(**options):
+    return nn.Linear(H, H, dtype=torch.float64, **options)
+
+
+def vector():
+    return weight(H)
+
+
+@made(gain=weight)
+def two_inputs(self, x, *, y):
+    return self.gain * x + y
+
+
+@made(inner=two_inputs)
+def calls_two_inputs(self, x):
+    return self.inner(x, y=x.sin())
+
+
+@made(inner=linear)
+def bypass(self, x):
     """Uses a child's weight without calling the child."""
-
-    def forward(self, x):
-        return x @ self.inner.weight.T + self.inner.bias
+    return x @ self.inner.weight.T + self.inner.bias
 
 
-class Tanh(nn.Module):
+@made(weight=vector)
+def tanh(self, x):
     """Looks like a norm, and is not affine in its weight."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = weight(H)
-
-    def forward(self, x):
-        return torch.tanh(self.weight * x)
+    return torch.tanh(self.weight * x)
 
 
-class Mixing(nn.Module):
+@made(weight=vector)
+def mixing(self, x):
     """Looks like a norm, and every entry depends on the whole weight."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = weight(H)
-
-    def forward(self, x):
-        return x * (self.weight + self.weight.mean())
+    return x * (self.weight + self.weight.mean())
 
 
-class PlusOne(nn.Module):
+@made(weight=vector, bias=vector)
+def plus_one(self, x):
     """A norm that adds 1 to its weight, and has a bias."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight, self.bias = weight(H), weight(H)
-
-    def forward(self, x):
-        return nn.functional.normalize(x, dim=-1) * (1 + self.weight) + self.bias
+    return nn.functional.normalize(x, dim=-1) * (1 + self.weight) + self.bias
 
 
-class Several(nn.Module):
+@made(matrix=lambda: weight(H, H))
+def several(self, x):
     """Gives three results in a dictionary, one from another and one that nothing uses."""
-
-    def __init__(self):
-        super().__init__()
-        self.matrix = weight(H, H)
-
-    def forward(self, x):
-        first = x @ self.matrix
-        return {"first": first, "second": first.sin(), "unused": first.cos()}
+    first = x @ self.matrix
+    return {"first": first, "second": first.sin(), "unused": first.cos()}
 
 
-class CallsSeveral(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = Several()
-
-    def forward(self, x):
-        found = self.inner(x)
-        return found["first"] + found["second"]
+@made(inner=several)
+def calls_several(self, x):
+    found = self.inner(x)
+    return found["first"] + found["second"]
 
 
-class Flat(WithLayer):
+@made(inner=linear)
+def flat(self, x):
     """Flattens the tokens, and multiplies twice with the same matrix."""
-
-    def forward(self, x):
-        return self.inner(self.inner(x.reshape(-1, H)).sin()).reshape(x.shape)
+    return self.inner(self.inner(x.reshape(-1, H)).sin()).reshape(x.shape)
 
 
-class Router(nn.Module):
+@made(weight=lambda: weight(3, H), bias=lambda: weight(3))
+def router(self, x):
     """As routers do: multiplies in another precision, and gives indices, too."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight, self.bias = weight(3, H), weight(3)
-
-    def forward(self, x):
-        logits = nn.functional.linear(
-            x.type(torch.float32), self.weight.type(torch.float32), self.bias.float()
-        )
-        return logits.softmax(-1).double(), logits.argmax(-1)
+    narrow = (one.type(torch.float32) for one in (x, self.weight, self.bias))
+    logits = nn.functional.linear(*narrow)
+    return logits.softmax(-1).double(), logits.argmax(-1)
 
 
-class Experts(nn.Module):
+@made(router=router, experts=lambda: nn.ModuleList(linear() for _ in range(4)))
+def experts(self, x):
     """Experts in a list, each called with the tokens that are routed to it, if any."""
-
-    def __init__(self):
-        super().__init__()
-        self.router = Router()
-        self.experts = nn.ModuleList(nn.Linear(H, H, dtype=torch.float64) for _ in range(4))
-
-    def forward(self, x):
-        flat = x.reshape(-1, H)
-        weights, chosen = self.router(flat)
-        result = torch.zeros_like(flat)
-        for number, expert in enumerate(self.experts):
-            (tokens,) = torch.where(chosen == number)
-            if len(tokens):
-                result[tokens] = expert(flat[tokens]) * weights[tokens, [number]][:, None]
-        return result.reshape(x.shape)
+    tokens_ND = x.reshape(-1, H)
+    weights, chosen = self.router(tokens_ND)
+    result = torch.zeros_like(tokens_ND)
+    for number, expert in enumerate(self.experts):
+        (tokens,) = torch.where(chosen == number)
+        if len(tokens):
+            result[tokens] = expert(tokens_ND[tokens]) * weights[tokens, [number]][:, None]
+    return result.reshape(x.shape)
 
 
-class InPlace(WithLayer):
+@made(inner=linear)
+def in_place(self, x):
     """Writes over the input of a linear layer."""
-
-    def forward(self, x):
-        x = x.sin()
-        y = self.inner(x)
-        x *= 2
-        return x + y
+    x = x.sin()
+    y = self.inner(x)
+    x *= 2
+    return x + y
 
 
-class AddsInPlace(InPlace):
-    """Writes over the result of a linear layer."""
-
-    def forward(self, x):
-        y = self.inner(x)
-        y += x
-        return y
+def add_in_place(self, x):
+    """Write over the result of a layer."""
+    y = self.inner(x)
+    y += x
+    return y
 
 
-class AddsToProduct(AddsInPlace):
-    """The same without a bias: the result is no view."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(H, H, bias=False, dtype=torch.float64)
+@made(weight=vector)
+def gives_view(self, x):
+    return (self.weight * x).mT.mT
 
 
-class GivesView(Tanh):
-    def forward(self, x):
-        return (self.weight * x).mT.mT
+def table_of_positions():
+    return nn.Embedding(64, H, dtype=torch.float64)
 
 
-class AddsToView(AddsInPlace):
-    """Writes over a view, which loses its hooks."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = GivesView()
-
-
-class Positions(nn.Module):
+@made(table=table_of_positions)
+def positions(self, x):
     """Looks up positions once for all completions."""
-
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(64, H, dtype=torch.float64)
-
-    def forward(self, x):
-        return x + self.table(torch.arange(x.shape[1])[None])
+    return x + self.table(torch.arange(x.shape[1])[None])
 
 
-class BarePositions(Positions):
+@made(table=table_of_positions)
+def bare_positions(self, x):
     """The same without a dimension for completions."""
-
-    def forward(self, x):
-        return x + self.table(torch.arange(x.shape[1]))
+    return x + self.table(torch.arange(x.shape[1]))
 
 
-class Unused(WithLayer):
+@made(inner=linear)
+def unused(self, x):
     """Calls a layer whose result only the longest completions need."""
-
-    def forward(self, x):
-        extra = self.inner(x)
-        return x + extra if x.shape[1] > len(PROMPT) + 2 else x * 2
+    extra = self.inner(x)
+    return x + extra if x.shape[1] > len(PROMPT) + 2 else x * 2
 
 
 class ScaledTable(nn.Embedding):
@@ -225,10 +178,6 @@ class ScaledTable(nn.Embedding):
 
     def forward(self, tokens):
         return super().forward(tokens) * 4.0
-
-
-def linear():
-    return nn.Linear(H, H, dtype=torch.float64)
 
 
 def with_hook():
@@ -249,6 +198,11 @@ def with_other_forward():
     return module
 
 
+# What writes over the result of a layer; without a bias it is no view, and a view loses its
+# hooks.
+adds_in_place = made(inner=linear)(add_in_place)
+adds_to_product = made(inner=partial(linear, bias=False))(add_in_place)
+
 MODULES = {
     "linear subclass": Scaled,
     "linear with a hook": with_hook,
@@ -257,33 +211,31 @@ MODULES = {
     "weight norm": lambda: parametrizations.weight_norm(linear()),
     "layer norm": lambda: nn.LayerNorm(H, dtype=torch.float64),
     "rms norm": lambda: nn.RMSNorm(H, dtype=torch.float64),
-    "norm that adds one": PlusOne,
-    "like a norm, not affine": Tanh,
-    "like a norm, not by entries": Mixing,
-    "two inputs, a scalar": CallsTwoInputs,
-    "several results": CallsSeveral,
-    "flattened tokens": Flat,
-    "experts in a list": Experts,
-    "used without a call": Bypass,
-    "result changed in place": AddsInPlace,
-    "product changed in place": AddsToProduct,
-    "view changed in place": AddsToView,
-    "positions": Positions,
-    "positions without a batch": BarePositions,
+    "norm that adds one": plus_one,
+    "like a norm, not affine": tanh,
+    "like a norm, not by entries": mixing,
+    "two inputs, a scalar": calls_two_inputs,
+    "several results": calls_several,
+    "flattened tokens": flat,
+    "experts in a list": experts,
+    "used without a call": bypass,
+    "result changed in place": adds_in_place,
+    "product changed in place": adds_to_product,
+    "view changed in place": made(inner=gives_view)(add_in_place),
+    "positions": positions,
+    "positions without a batch": bare_positions,
 }
 
 
-class Around(nn.Module):
-    """Weighs its input by what a module gives first."""
+def around(inner):
+    """A module that weighs its input by what another one gives first."""
 
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
+    def weighed(self, x):
         found = self.inner(x)
         first = found if isinstance(found, torch.Tensor) else found[0]
         return first[..., :2].sum(-1, keepdim=True) * x
+
+    return Made(weighed, {"inner": lambda: inner})
 
 
 def policy_with(module, where="mlp"):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from enumerated import as_completions
-from foreign_modules import MODULES, Positions, ScaledTable, Unused, policy_with
+from foreign_modules import MODULES, ScaledTable, policy_with, positions, unused
 from models import ARCHITECTURES, random_policy
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import select_parameters
@@ -170,10 +170,10 @@ CASES = {
         as_completions([[0, 4, 0, 1], [3, 0, 1], [2]]), FLOAT32,
     ),
     "a layer for long ones": (
-        lambda: policy_with(Unused),
+        lambda: policy_with(unused),
         as_completions([[4, 5, 6, 7, 8, 1], [5, 6, 9, 9, 8, 7]]), FLOAT32,
     ),
-    "positions once for all": (lambda: policy_with(Positions), SOME, FLOAT32),
+    "positions once for all": (lambda: policy_with(positions), SOME, FLOAT32),
     "masks": (lambda: random_policy("gpt2"), masked, EXACT),
 }  # fmt: skip
 
@@ -188,7 +188,7 @@ def test_every_case(monkeypatch, case):
 
 def test_what_no_completion_of_a_block_needs_has_no_score():
     """Its module is called, and its reference is not zero."""
-    policy = policy_with(Unused)
+    policy = policy_with(unused)
     short = as_completions([[4, 1], [2]])
     found = score_block(policy, PROMPT, short, random_reference(policy))
     inner = [name for name in policy.parameters if "inner" in name]

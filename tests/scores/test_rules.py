@@ -11,19 +11,19 @@ from transformers.utils import ModelOutput
 from enumerated import as_completions
 from foreign_modules import (
     MODULES,
-    AddsInPlace,
-    AddsToProduct,
-    Around,
-    Bypass,
-    Experts,
     H,
-    InPlace,
-    PlusOne,
-    Router,
     Scaled,
-    Tanh,
+    adds_in_place,
+    adds_to_product,
+    around,
+    bypass,
+    experts,
+    in_place,
     linear,
+    plus_one,
     policy_with,
+    router,
+    tanh,
 )
 from models import random_policy, write_adapter, write_checkpoint
 from mse_lab.config.probe_files import parse_probe
@@ -82,9 +82,9 @@ PLANS = {
         )
         for name, module, lines in (
             ("linear", linear, [("", "weight bias", CLOSED)]),
-            ("result changed in place", AddsInPlace, [(".inner", "weight bias", CLOSED)]),
-            ("product changed in place", AddsToProduct, [(".inner", "weight", CLOSED)]),
-            ("a router", lambda: Around(Router()), [(".inner", "weight bias", AGAIN)]),
+            ("result changed in place", adds_in_place, [(".inner", "weight bias", CLOSED)]),
+            ("product changed in place", adds_to_product, [(".inner", "weight", CLOSED)]),
+            ("a router", lambda: around(router()), [(".inner", "weight bias", AGAIN)]),
         )
     },
 }
@@ -127,17 +127,17 @@ def watched():
     ("module", "rule"),
     [
         (MODULES["rms norm"], NORM),
-        (PlusOne, NORM),
+        (plus_one, NORM),
         (MODULES["layer norm"], NORM),
         (linear, CLOSED),
         (watched, CLOSED),
         (MODULES["linear with a hook"], AGAIN),
         (Scaled, AGAIN),
-        (Router, AGAIN),
+        (router, AGAIN),
     ],
 )
 def test_the_cheapest_rule_is_taken(module, rule):
-    policy = policy_with(lambda: Around(module()))
+    policy = policy_with(lambda: around(module()))
     chosen = select_parameters(policy.model, ["mlp.inner"])
     policy = dataclasses.replace(policy, parameters=chosen)
     [(owner, _, taken)] = rows_of(policy)
@@ -168,7 +168,7 @@ def test_a_policy_with_other_parameters_has_another_plan():
 
 def test_factors_are_small(monkeypatch):
     """Not a gradient for each completion, as the parameters would be."""
-    policy, seen = policy_with(lambda: Around(Router())), {}
+    policy, seen = policy_with(lambda: around(router())), {}
     plain = recorder.Recorder.take_factor
 
     def take_factor(self, name, factor):
@@ -177,9 +177,9 @@ def test_factors_are_small(monkeypatch):
 
     monkeypatch.setattr(recorder.Recorder, "take_factor", take_factor)
     score_block(policy, PROMPT, SOME, random_reference(policy))
-    router = "model.layers.0.mlp.inner"
-    assert seen[f"{router}.weight"] is OuterProducts
-    assert seen[f"{router}.bias"] is Dense
+    inner = "model.layers.0.mlp.inner"
+    assert seen[f"{inner}.weight"] is OuterProducts
+    assert seen[f"{inner}.bias"] is Dense
     assert seen["model.embed_tokens.weight"] is RowSums
 
 
@@ -212,13 +212,13 @@ NO_RULE = {
     "a state": (
         lambda: Counts(H, H, dtype=torch.float64), "run again it gives something else",
     ),
-    "used without a call": (Bypass, "it is not called"),
-    "experts in a list": (Experts, "experts.0 (Linear) has no rule: its batch is not the"),
+    "used without a call": (bypass, "it is not called"),
+    "experts in a list": (experts, "experts.0 (Linear) has no rule: its batch is not the"),
     "another forward": (
         MODULES["linear with another forward"],
         "its parameters are not multiplied with or looked up once each",
     ),
-    "neither product nor lookup": (Tanh, "not multiplied with or looked up once each"),
+    "neither product nor lookup": (tanh, "not multiplied with or looked up once each"),
 }  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def test_what_is_not_met_in_the_calibration_is_refused():
     with pytest.raises(InputError, match="the calibration pass did not use it"):
         scored(policy_with(Sometimes))
     with pytest.raises(InputError, match="modified by an inplace operation"):
-        scored(policy_with(InPlace))
+        scored(policy_with(in_place))
 
 
 BATCH = PassLayout(rows=3, tokens=4)
