@@ -10,13 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from enumerated import enumerate_policy
+from enumerated import aggregate, enumerate_policy
 from every_estimator import ENTRIES, EVERY
-from models import write_checkpoint
-from mse_lab.config.probe_files import load_probe
+from models import small_probe, write_checkpoint
+from mse_lab.config.probe_files import parse_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
 from mse_lab.policy.policy import load_policy
@@ -41,17 +40,16 @@ def measure(checkpoint, folder, times=1):
         for name, (problem, answer) in PROBLEMS.items()
     ]
     prompts.write_text("\n".join(map(json.dumps, records)))
-    path = folder / "probe.yaml"
-    path.write_text(
-        f"model: {{path: '{checkpoint}', device: cpu, batch: 512}}\n"
-        f"prompts: {{source: '{prompts}', template: none}}\n"
-        "sampling: {max_new_tokens: 2}\n"
-        f"pool: {{reference: {2048 * times}, replicate: {1200 * times}}}\n"
-        f"group_sizes: {SIZES}\n"
-        f"estimators: {json.dumps([ENTRIES[name] for name in NAMES])}\n"
-        "interval: {resamples: 400}\n"
+    values = small_probe(
+        checkpoint,
+        prompts,
+        pool={"reference": 2048 * times, "replicate": 1200 * times},
+        group_sizes=SIZES,
+        estimators=[ENTRIES[name] for name in NAMES],
+        interval={"resamples": 400},
     )
-    probe = load_probe(path)
+    values["model"]["batch"] = 512
+    probe = parse_probe(values, "probe")
     outcome = execute_run(prepare("probe", probe, folder / "out", folder))
     assert outcome.noted.ok
     return folder / "out", probe
@@ -71,16 +69,6 @@ def enumerate_prompts(probe, root):
     return [enumerate_one(prompt) for prompt in load_prompts(probe.prompts, root)]
 
 
-def exact_mse(prompts, name, size):
-    """Exact MSE of the aggregate: variances add up over P^2, biases as vectors."""
-    estimator = EVERY[name]
-    biases = [one.mean_estimate(estimator, size) - one.gradient for one in prompts]
-    mse = sum(one.mse(estimator, size) for one in prompts)
-    variance = (mse - sum(bias @ bias for bias in biases)) / len(prompts) ** 2
-    mean_bias = np.mean(biases, axis=0)
-    return variance + mean_bias @ mean_bias
-
-
 def main(times=1):
     """Print measured, law and enumerated MSE side by side."""
     with tempfile.TemporaryDirectory() as name:
@@ -91,7 +79,7 @@ def main(times=1):
     print("estimator      G  enumerated  measured                law")
     shown = table.group_size.isin([4, 8]) & table.estimator.isin(SHOWN)
     for row in table[shown].itertuples():
-        exact = exact_mse(prompts, row.estimator, row.group_size)
+        exact = aggregate(prompts, row.estimator, row.group_size)["mse"]
         print(
             f"{row.estimator:<13} {row.group_size:>2}  {exact:10.4f}  "
             f"{row.mse:.4f} [{row.mse_low:.4f}, {row.mse_high:.4f}]  "

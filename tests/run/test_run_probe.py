@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from known_truth import NAMES, SIZES, enumerate_prompts, exact_mse, measure
+from enumerated import aggregate
+from known_truth import NAMES, SIZES, enumerate_prompts, measure
 from mse_lab.config.probe_files import load_probe
 from mse_lab.errors import InputError
-from mse_lab.estimators import ESTIMATORS
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import MARK, ResultsFolder
 from mse_lab.results.measurement import PromptMeasurement
@@ -55,31 +55,10 @@ def test_measured_mse_is_the_enumerated_one(finished, exact, name, size):
     if name in NO_AGGREGATE:
         assert np.isnan(row.mse)
         return
-    truth = exact_mse(exact, name, size)
+    truth = aggregate(exact, name, size)["mse"]
     assert within(row.mse, row.mse_low, row.mse_high, truth)
     if np.isfinite(row.law):
         assert within(row.law, row.law_low, row.law_high, truth)
-
-
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
-def test_prompts_own_mse_where_there_is_no_aggregate(finished, exact, size):
-    """Of each prompt, within four standard errors of its replicates."""
-    errors = dict(np.load(finished[0] / "errors.npz"))[f"opo/{size}"]
-    standard_error = errors.std(1, ddof=1) / np.sqrt(errors.shape[1])
-    truth = np.array([one.mse(ESTIMATORS["opo"], size) for one in exact])
-    assert (abs(errors.mean(1) - truth) < 4 * standard_error).all()
-
-
-def test_prompt_moments_are_the_enumerated_ones(finished, exact):
-    table = pd.read_csv(finished[0] / "prompts.csv")
-    for (_, row), one in zip(table.iterrows(), exact, strict=True):
-        moments = one.moments()
-        # Four binomial standard errors of 2048 rewards; the rest within 15%.
-        assert abs(row.value - one.value) < 4 * np.sqrt(one.value * (1 - one.value) / 2048)
-        np.testing.assert_allclose(row.score_norm2, moments.norm2[0], rtol=0.15)
-        np.testing.assert_allclose(row.zeta, moments.zeta[0], rtol=0.15)
-        np.testing.assert_allclose(row.trace_oracle, moments.trace_oracle[0], rtol=0.15)
-        np.testing.assert_allclose(row.best_baseline, moments.best_baseline[0], atol=0.05)
 
 
 def test_files_of_a_result(finished):

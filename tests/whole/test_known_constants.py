@@ -11,9 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from enumerated import Enumerated
-from enumerated_prompts import (
+from enumerated import (
     LARGEST,
+    Enumerated,
     design_of,
     mse_and_mean,
     of_two_kinds,

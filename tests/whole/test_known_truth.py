@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from enumerated_prompts import (
+from enumerated import (
     LARGEST,
     aggregate,
     design_of,
