@@ -10,7 +10,8 @@ import yaml
 from hypothesis import HealthCheck, settings
 
 import run_mse
-from models import write_checkpoint
+from log_makers import write_lines
+from models import ROWS, small_probe, write_checkpoint
 from simulated import alike_prompts, known_run
 
 # The inputs are the same on every machine, and none fails for its seconds on a busy one.
@@ -25,12 +26,13 @@ PROBLEMS = [("1 2 3", 2), ("2 2", 3), ("3 1", 1), ("1", 3), ("3 3 2 1", 2)]
 
 # What takes longest begins first, so that no worker is left with it at the end.
 FIRST = (
+    "tests/test_trl",
     "tests/whole/test_end_to_end.py",
-    "tests/test_trl.py",
-    "tests/whole/test_known_truth.py",
+    "tests/mse/test_baseline.py",
+    "tests/mse/test_intervals.py",
     "tests/whole/",
-    "tests/scores/",
-    "tests/mse/",
+    "tests/run/",
+    "tests/test_training_study.py",
 )
 
 
@@ -97,18 +99,8 @@ def project(tmp_path_factory, checkpoint):
     folder = tmp_path_factory.mktemp("project")
     (folder / "probes").mkdir()
     prompts, probe = folder / "probes/prompts.jsonl", folder / "probes/small.yaml"
-    prompts.write_text(
-        "".join(f'{{"id": "{one}", "problem": "1 {one}", "answer": 2}}\n' for one in "123")
-    )
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu"},
-        "prompts": {"source": str(prompts), "template": "none"},
-        "sampling": {"max_new_tokens": 2},
-        "pool": {"reference": 16, "replicate": 8},
-        "group_sizes": [2, 4],
-        "interval": {"resamples": 100},
-    }
-    probe.write_text(json.dumps(values))
+    write_lines(prompts, ROWS)
+    probe.write_text(json.dumps(small_probe(checkpoint, prompts)))
     assert run_mse.main(["run", str(probe), "--out", str(folder / "results")]) == 0
     return folder
 
@@ -124,17 +116,13 @@ def write_probe(tmp_path, checkpoint):
         ]
         prompts = tmp_path / "prompts.jsonl"
         if not prompts.exists():
-            prompts.write_text("".join(json.dumps(record) + "\n" for record in records))
-        values = {
-            "model": {"path": str(checkpoint), "device": "cpu"},
-            "prompts": {"source": str(prompts), "template": "none"},
-            "sampling": {"max_new_tokens": 2},
-            "pool": {"reference": 64, "replicate": 32},
-            "group_sizes": [2, 4, 8],
-            "interval": {"resamples": 200},
-        }
+            write_lines(prompts, records)
+        larger = {"pool": {"reference": 64, "replicate": 32}, "group_sizes": [2, 4, 8]}
+        larger["interval"] = {"resamples": 200}
         path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(values | changes))
+        path.write_text(
+            yaml.safe_dump(small_probe(checkpoint, prompts, **(larger | changes)))
+        )
         return path
 
     return write

@@ -1,15 +1,19 @@
 """Randomly initialised tiny models and checkpoints for the tests; nothing is downloaded."""
 
+import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from mse_lab.config.probe_files import parse_probe
 from mse_lab.data.location import Location
 from mse_lab.policy import sampling
-from mse_lab.policy.policy import Policy
+from mse_lab.policy.policy import Policy, load_policy
+from mse_lab.policy.stop_strings import StopStrings
 
 SIZES = {
     "hidden_size": 16,
@@ -177,6 +181,23 @@ def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> P
     return folder
 
 
+# The rows and settings of the fixture `project`, as Python takes them.
+ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
+SETTINGS = {
+    "sampling": {"max_new_tokens": 2},
+    "pool": {"reference": 16, "replicate": 8},
+    "group_sizes": [2, 4],
+    "interval": {"resamples": 100},
+}
+
+
+def small_probe(path, source, **changes):
+    """What a small probe of a checkpoint holds."""
+    model = {"path": str(path), "device": "cpu"}
+    prompts = {"source": str(source), "template": "none"}
+    return {"model": model, "prompts": prompts, **SETTINGS, **changes}
+
+
 def load_parts(path):
     """Give a checkpoint's model and its tokenizer."""
     classes = (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
@@ -195,3 +216,53 @@ def write_adapter(base: Path, folder: Path) -> Path:
         warnings.simplefilter("ignore")
         peft.get_peft_model(model, config).save_pretrained(folder)
     return folder
+
+
+# `##` spans two tokens, and begins inside `a#` or at its start in `##b` and `#`.
+WORDS = ("<s>", "<end>", "a#", "##b", "#", "c")
+
+
+def stopped_policy(*stops, architecture="qwen2", words=WORDS):
+    """Make a random policy of `WORDS` that ends at `<end>` and at these texts."""
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}))
+    tokenizer.decoder = decoders.Fuse()
+    wrapped = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="<end>"
+    )
+    policy = random_policy(architecture, vocabulary=len(words), ends=(1,))
+    return replace(policy, tokenizer=wrapped, stops=StopStrings.of(stops, wrapped))
+
+
+def a_part(model=None):
+    """Shard a model by FSDP2, for a group of this process alone: it holds a part of it."""
+    from torch import distributed
+    from torch.distributed.fsdp import fully_shard
+
+    model = torch.nn.Linear(2, 2) if model is None else model
+    distributed.init_process_group(
+        "gloo", store=distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        return fully_shard(model)
+    finally:
+        distributed.destroy_process_group()
+
+
+def probe_of(path, **model):
+    """A probe of a model, with prompts that are nowhere."""
+    values = {"path": str(path), "device": "cpu", **model}
+    return parse_probe({"model": values, "prompts": {"source": "x"}}, "probe")
+
+
+def load(folder, **model):
+    return load_policy(probe_of(folder, **model), folder.parent)
+
+
+def change_config(folder, name="config.json", **changes):
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def keep_sentencepiece_only(folder):
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(b"\x0a\x10 no such model")

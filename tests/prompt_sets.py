@@ -1,6 +1,5 @@
 """Sets of prompts to read: word problems with GSM8K's fields, in files."""
 
-import json
 from pathlib import Path
 
 from mse_lab.config.schema import Prompts
@@ -17,11 +16,6 @@ def word_problems(split, count=15):
         {"question": f"{split}: {index} and 2?", "answer": f"It is\n#### {index + 2}"}
         for index in range(count)
     ]
-
-
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def load(root=ROOT, **values):

@@ -10,6 +10,7 @@ import torch
 import yaml
 from trl import GRPOTrainer
 
+from log_makers import write_lines
 from models import draw
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.streams import uniforms
@@ -17,7 +18,6 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.sampling import next_log_probabilities
 from mse_lab.trl.baseline import Baseline
 from plain_scores import autograd_scores
 from probes.studies import training
@@ -156,25 +156,6 @@ def test_a_step_is_algorithm_1s(settings_of, estimator, size):
     assert (found.step / ETA - expected).norm() < 1e-6 * expected.norm()
 
 
-def test_adamws_step_size_is_its_learning_rate(settings_of):
-    """Its first step is the rate in every coordinate that has a gradient."""
-    run = Run("adamw", "grpo", 8, 4, 0.01, 3)
-    moved = Watched(settings_of(steps=[1]), run).step.abs()
-    assert moved.max() == pytest.approx(0.01, rel=1e-3)
-
-
-def test_completions_are_drawn_from_the_policy(settings_of):
-    """First tokens of 2,048 completions against their law, by 5 standard errors."""
-    run = Run("sgd", "grpo", 2048, 2048, ETA, 3)
-    found = Watched(settings_of(steps=[1]), run)
-    prompt = torch.tensor([found.task.tokens[found.drawn["index"][0]]])
-    law = next_log_probabilities(Task(settings_of()).policy, prompt, None)
-    law = law[0].exp().detach().numpy()
-    first = [tokens[0] for tokens in found.drawn["tokens"]]
-    shares = np.bincount(first, minlength=len(law)) / len(first)
-    assert (abs(shares - law) < 5 * np.sqrt(law * (1 - law) / len(first))).all()
-
-
 def test_prompts_that_trl_reads_otherwise_are_refused(settings_of):
     task = Task(settings_of(steps=[1]))
     trainer = make_trainer(task, Run("sgd", "grpo", 8, 4, ETA, 3), "unused")
@@ -218,8 +199,7 @@ def test_in_an_epoch_every_prompt_comes_once(settings_of):
 
 def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
     rows = [{"id": f"held-{at}", "problem": f"1 {at}", "answer": 2} for at in (1, 2, 3)]
-    file = tmp_path / "held.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = write_lines(tmp_path / "held.jsonl", rows)
     task = Task(settings_of(steps=[1], held_out=str(file), completions=16))
     task.reward = several_rewards
     texts = [{one.text for one in prompts} for prompts, _ in task._sets]

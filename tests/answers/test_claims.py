@@ -35,12 +35,6 @@ def number(value, error):
     return ratio("a/b", Statistic(value, {"a": noise}, {}), Statistic(1.0, {}, {}), LEVEL)
 
 
-@pytest.fixture(autouse=True)
-def spare_garbage(monkeypatch):
-    """`multipletests` collects garbage at every call."""
-    monkeypatch.setattr("gc.collect", lambda *_: 0)
-
-
 @pytest.mark.parametrize(
     ("test", "value", "error", "verdict", "words"),
     [

@@ -299,9 +299,3 @@ def test_degenerate_runs_are_judged_without_a_warning(kind):
     assert found.pop(s.LEMMA).verdict == HOLDS
     if kind == "never right":
         assert {one.verdict for one in found.values()} == {OPEN, UNTESTED}
-
-
-@pytest.fixture(autouse=True)
-def spare_garbage(monkeypatch):
-    """`multipletests` collects garbage at every call."""
-    monkeypatch.setattr("gc.collect", lambda *_: 0)

@@ -3,7 +3,8 @@
 import datasets
 import pytest
 
-from prompt_sets import word_problems, write_lines
+from log_makers import write_lines
+from prompt_sets import word_problems
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import run_mse
+from log_makers import write_lines
 from mse_lab.commands.run import NEXT
 from mse_lab.config.probe_files import load_probe
 from mse_lab.config.schema import Probe
@@ -17,7 +18,6 @@ from mse_lab.data.new_probe import Wanted, write_new
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward
 from mse_lab.errors import InputError
-from prompt_sets import write_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 SUMS = [{"question": f"1 + {n}?", "solution": str(n + 1)} for n in range(3)]

@@ -9,12 +9,13 @@ from fuzzing import CASES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_makers import write_lines
 from mse_lab.config.prompt_templates import FEW_SHOT, TEMPLATES
 from mse_lab.config.schema import Fields, Prompts
 from mse_lab.data.prompts import load_prompts, read_prompts, take_prompts
 from mse_lab.data.rewards import gsm8k
 from mse_lab.errors import InputError
-from prompt_sets import FIELDS, ROOT, load, word_problems, write_lines
+from prompt_sets import FIELDS, ROOT, load, word_problems
 
 NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
           "extra_info": {"index": 3, "of": {"level": "easy"}}}  # fmt: skip

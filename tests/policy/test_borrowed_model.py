@@ -7,11 +7,10 @@ import torch
 import transformers
 from torch import nn
 
-from models import random_model
+from models import a_part, random_model
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
 from mse_lab.policy.borrowed_model import borrow_policy
-from sharded_models import a_part
 
 LEAST = {"model": {"path": "x"}, "prompts": {"source": "y"}}
 

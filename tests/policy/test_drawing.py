@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from enumerated import as_completions, ends, enumerate_policy
-from models import draw, random_policy
+from models import draw, random_policy, stopped_policy
 from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.policy import sampling as drawing
@@ -25,7 +25,6 @@ from mse_lab.policy.log_probabilities import (
 from mse_lab.policy.sampling import draw_together, invert
 from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.scores.score_block import score_block
-from stopped_policies import stopped_policy
 
 PROMPT, POSITIONS, VOCABULARY = [3, 4, 2], 3, 6
 COUNT = 2000

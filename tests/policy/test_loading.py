@@ -12,7 +12,15 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from models import random_model, random_policy, randomise
+from models import (
+    change_config,
+    keep_sentencepiece_only,
+    load,
+    probe_of,
+    random_model,
+    random_policy,
+    randomise,
+)
 from mse_lab.data.location import Location, locate
 from mse_lab.errors import InputError
 from mse_lab.policy import checkpoint as loading
@@ -20,7 +28,6 @@ from mse_lab.policy.policy import load_policy, pick_device, select_parameters
 from mse_lab.run.changes import identify_model
 from mse_lab.scores.scoring_plan import missing_rule
 from served_hub import COMMIT, NOWHERE, REFUSALS, ModelHub
-from spoilt_checkpoints import change_config, keep_sentencepiece_only, load, probe_of
 
 # How a checkpoint is spoilt.
 WEIGHTS = "model.safetensors"

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from models import change_config, load
 from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError
 from mse_lab.policy.prompt_tokens import encode_prompts, render_chats
-from spoilt_checkpoints import change_config, load
 
 
 def prompt(text, **record):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import run_mse
-from models import draw, random_policy
+from models import draw, random_policy, stopped_policy
 from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
@@ -29,7 +29,6 @@ from mse_lab.records.rows import Rows
 from mse_lab.run import rare_tokens
 from mse_lab.run.rare_tokens import examine_tokens
 from results.test_checks import top_p
-from stopped_policies import stopped_policy
 
 
 def parse_line(raw):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from models import small_probe
 from mse_lab.config.probe_files import load_probe, parse_probe
 from mse_lab.data.prompts import Prompt
 from mse_lab.policy.policy import load_policy
@@ -22,13 +23,9 @@ def probe(write_probe):
 @pytest.fixture
 def subject_of(checkpoint, tmp_path):
     """A subject of the small model, whose reward or estimators a test chooses."""
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
-        "prompts": {"source": "none", "template": "none"},
-        "sampling": {"max_new_tokens": 5},
-        "pool": {"reference": 8, "replicate": 8},
-        "group_sizes": [2, 4],
-    }
+    longer = {"sampling": {"max_new_tokens": 5}, "pool": {"reference": 8, "replicate": 8}}
+    values = small_probe(checkpoint, "none", **longer)
+    values["model"]["dtype"] = "float64"
     probe = parse_probe(values, "probe")
     policy = load_policy(probe, tmp_path)
     prompts = [Prompt("a", "1 2", "3", {}), Prompt("b", "3", "1", {})]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import run_mse
+from log_makers import write_lines
 from models import draw
 from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
@@ -41,8 +42,7 @@ def drawn_by_an_engine(write_probe, tmp_path):
     """The words that measure such completions, the folder, and the lines."""
     pools = {"reference": 64, "replicate": 32}
     lines = list(lines_of_an_engine(load_probe(write_probe(pool=pools)), tmp_path))
-    path = tmp_path / "drawn.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path = write_lines(tmp_path / "drawn.jsonl", lines)
     probe = write_probe(pool=pools, completions=str(path))
     words = ["run", str(probe), "--out", str(tmp_path / "out")]
     return words, tmp_path / "out/small", lines

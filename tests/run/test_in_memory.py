@@ -13,20 +13,14 @@ import torch
 
 import mse_lab
 import run_mse
-from models import load_parts, random_model, write_adapter
+from models import ROWS, SETTINGS, load_parts, random_model, write_adapter
 from mse_lab.api import measure as public_api
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
 from mse_lab.run import in_memory, run_probe
 
-ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
-SETTINGS = {
-    "group_sizes": np.array([2, 4]),
-    "sampling": {"max_new_tokens": 2},
-    "pool": {"reference": np.int64(16), "replicate": 8},
-    "interval": {"resamples": 100},
-    "progress": False,
-}
+# Numbers of NumPy's kinds serve, too.
+OWN = {"group_sizes": np.array([2, 4]), "pool": {"reference": np.int64(16), "replicate": 8}}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +30,9 @@ def parts(checkpoint):
 
 
 def measure(parts, prompts=ROWS, reward="integer", **changes):
-    return mse_lab.measure(*parts, prompts, reward, **(SETTINGS | changes))
+    return mse_lab.measure(
+        *parts, prompts, reward, **(SETTINGS | OWN | {"progress": False} | changes)
+    )
 
 
 def test_a_tokenizer_is_needed(parts):

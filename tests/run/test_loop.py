@@ -17,12 +17,11 @@ from mse_lab.results.shards import Shards, as_arrays
 from mse_lab.run import loop
 from mse_lab.run.context import load, measuring
 from mse_lab.run.looks import Look, keyed_order
-from mse_lab.run.processes import SINGLE_PROCESS
+from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress, Tally
 from mse_lab.run.prompt import measure_prompt
 from mse_lab.run.sample import sample_batch
 from mse_lab.run.subject import prepare
-from pretended_processes import OfTwo
 
 IDS = [f"p{index}" for index in range(5)]
 LOOK = Look(5, 16)  # Two blocks of each prompt, in a batch each: no length is another's.
@@ -152,6 +151,21 @@ def test_a_batch_is_measured_whole(task, whole):
     task.measured.clear()
     task.fill(store, batches)
     assert not task.measured
+
+
+class OfTwo(Processes):
+    """Takes every other item of what both have agreed to do."""
+
+    def __init__(self, rank, todo):
+        self.rank, self.todo = rank, todo
+
+    def agree(self, decide, kind=None):
+        """Give what was agreed before either began."""
+        return self.todo
+
+    def deal(self, todo):
+        """Give this one's items."""
+        return iter(todo[self.rank :: 2])
 
 
 def test_processes_share_what_is_missing(task, whole):

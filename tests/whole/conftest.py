@@ -5,6 +5,8 @@ import json
 import pytest
 
 import run_mse
+from log_makers import write_lines
+from models import small_probe
 
 
 @pytest.fixture(scope="session")
@@ -12,20 +14,19 @@ def five(tmp_path_factory, checkpoint):
     """A folder of a probe of five prompts, small.yaml, and its finished run; read-only."""
     folder = tmp_path_factory.mktemp("five")
     problems = {"1 2 3": 33, "3 1": 33, "1": 33, "3 3 2 1": 23, "1 3": 33}
-    lines = [
-        json.dumps({"id": f"p{at}", "problem": problem, "answer": answer})
+    rows = [
+        {"id": f"p{at}", "problem": problem, "answer": answer}
         for at, (problem, answer) in enumerate(problems.items())
     ]
-    (folder / "prompts.jsonl").write_text("\n".join(lines))
-    values = {
-        "model": {"path": str(checkpoint), "device": "cpu", "dtype": "float64"},
-        "prompts": {"source": str(folder / "prompts.jsonl"), "template": "none"},
-        "sampling": {"max_new_tokens": 2},
-        "pool": {"reference": 256, "replicate": 64},
-        "group_sizes": [2, 4, 8],
-        "estimators": ["vanilla", "grpo", "oracle", "best-constant", "grpo-std", "opo"],
-        "interval": {"resamples": 200},
-    }
+    values = small_probe(
+        checkpoint,
+        write_lines(folder / "prompts.jsonl", rows),
+        pool={"reference": 256, "replicate": 64},
+        group_sizes=[2, 4, 8],
+        estimators=["vanilla", "grpo", "oracle", "best-constant", "grpo-std", "opo"],
+        interval={"resamples": 200},
+    )
+    values["model"]["dtype"] = "float64"
     (folder / "small.yaml").write_text(json.dumps(values))
     assert run_mse.main(["run", str(folder / "small.yaml"), "--out", str(folder)]) == 0
     return folder
@@ -39,5 +40,5 @@ def fifty(tmp_path, write_probe):
         {"id": f"p{at}", "problem": " ".join(map(str, each)), "answer": each[0]}
         for at, each in enumerate(digits)
     ]
-    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "prompts.jsonl", rows)
     return write_probe()

@@ -7,6 +7,7 @@ import pytest
 import transformers
 
 import run_mse
+from log_makers import write_lines
 from models import write_checkpoint
 
 
@@ -17,8 +18,7 @@ def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused
         for pool, size in (("reference", 64), ("replicate", 32))
         for _ in range(size)
     ]
-    drawn = tmp_path / "drawn.jsonl"
-    drawn.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    drawn = write_lines(tmp_path / "drawn.jsonl", lines)
     given = "--set", f"completions={drawn}"
     said = refused("advise", fifty, *given, "--out", tmp_path / "out")
     assert "an advice draws its own; measure these with python run_mse.py run" in said

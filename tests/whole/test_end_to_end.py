@@ -25,7 +25,7 @@ from transformers.integrations import integration_utils
 import mse_lab
 import run_mse
 from log_makers import draw_groups, write_lines
-from models import load_parts, write_adapter
+from models import ROWS, SETTINGS, load_parts, write_adapter
 from mse_lab.results import tables
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
@@ -37,16 +37,7 @@ from trl_training import ROWS as TRAINED
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("mse.csv", "prompts.csv", "laws.csv")
-# The rows and settings of `project`, as Python takes them.
-ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
-SETTINGS = {
-    "sampling": {"max_new_tokens": 2},
-    "pool": {"reference": 16, "replicate": 8},
-    "group_sizes": [2, 4],
-    "interval": {"resamples": 100},
-    "name": "small",
-    "progress": False,
-}
+QUIET = {**SETTINGS, "name": "small", "progress": False}
 
 
 def tables_of(folder):
@@ -387,7 +378,7 @@ def test_adapter(project, checkpoint, carry_out, tmp_path):
     model, tokenizer = load_parts(checkpoint)
     with warnings.catch_warnings(action="ignore"):
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
-    found = mse_lab.measure(model, tokenizer, ROWS, "integer", **SETTINGS)
+    found = mse_lab.measure(model, tokenizer, ROWS, "integer", **QUIET)
     assert same_tables(found, tmp_path / "small", tmp_path)
     other = tables_of(project / "results/small")
     assert tables_of(tmp_path / "small")["prompts.csv"] != other["prompts.csv"]
@@ -408,7 +399,7 @@ def test_python(project, checkpoint, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path / "empty")
     parts = load_parts(checkpoint)
     capfd.readouterr()
-    found = mse_lab.measure(*parts, ROWS, "integer", **SETTINGS)
+    found = mse_lab.measure(*parts, ROWS, "integer", **QUIET)
     assert capfd.readouterr() == ("", "")
     assert not list((tmp_path / "empty").iterdir())
     written = ResultsFolder(project / "results/small")

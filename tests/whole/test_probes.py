@@ -1,24 +1,17 @@
 """The probes for real models: pinned, comparable, and clear about what they need."""
 
-import json
 import re
 from pathlib import Path
 
-import huggingface_hub
-import numpy as np
 import pytest
 
-from enumerated import plain_score
-from models import draw
+from log_makers import write_lines
 from mse_lab.config.probe_files import load_probe, probe_files
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward, try_reward
-from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import load_policy
-from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.scores.score_block import score_block
 from probes.making.smollm2 import FOLDER
 from probes.phase.rewards import parity, within_two
 
@@ -98,18 +91,6 @@ def test_the_prompts_of_the_pretrained_model_can_be_answered(name):
     assert bool(probe.sampling.stop) == (not probe.prompts.chat)
 
 
-def test_the_pretrained_configurations_differ_in_the_prompt_alone():
-    for words in ("", "words-"):
-        base, icl = (
-            load_probe(ROOT / f"probes/smollm2/{words}{name}.yaml").model_dump()
-            for name in ("base", "icl")
-        )
-        for one in (base, icl):
-            # How much was measured, and within which memory, is that of the committed run.
-            del one["prompts"]["template"], one["model"]["memory"], one["pool"]
-        assert base == icl
-
-
 @pytest.mark.parametrize("form", ["base", "instruct", "icl"])
 @pytest.mark.parametrize("family", ["", "words-"])
 def test_a_pretrained_configuration_is_that_of_its_committed_run(family, form):
@@ -129,36 +110,12 @@ def test_the_pretrained_model_is_refused_with_the_way_to_make_it(tmp_path, monke
         load_policy(probe, tmp_path)
 
 
-@pytest.mark.slow
-def test_scores_of_pretrained_weights_equal_autograd_of_single_completions():
-    """Of the package's numbers, with completions that a stop string ended."""
-    if not (ROOT / "probes/smollm2/model").is_dir():
-        pytest.skip("no folder of the weights: python -m probes.making.smollm2")
-    probe = load_probe(ROOT / "probes/smollm2/icl.yaml", ["model.device=cpu"])
-    policy = load_policy(probe, ROOT)
-    (prompt,) = load_prompts(probe.prompts.model_copy(update={"limit": 1}), ROOT)
-    (tokens,) = encode_prompts(policy, [prompt], chat=False, new_tokens=6)
-    drawn = draw(policy, tokens, uniforms(0, prompt.id, "replicate", range(4), 6), "a")
-    assert drawn.ended_N.any()
-    assert all("\n" not in text for text in drawn.texts(policy))
-    gram_NN = score_block(policy, tokens, drawn, None).gram_NN
-    # Of 135 million numbers each, which float32 holds; in pieces, for want of memory.
-    scores = [
-        plain_score(policy, tokens, own.tolist())[1].astype(np.float32)
-        for own in drawn.unpadded
-    ]
-    pieces = zip(*(np.array_split(one, 100) for one in scores), strict=True)
-    expected = sum(part @ part.T for part in (np.array(one, float) for one in pieces))
-    np.testing.assert_allclose(gram_NN, expected, rtol=1e-4)
-
-
 def test_gsm8k_from_a_local_file_with_one_setting(tmp_path):
     """The one that the probe's own comment gives, on a file of GSM8K's form."""
     rows = [
         {"question": f"{at}?", "answer": f"so\n#### {at:,}"} for at in range(2000, 2120)
     ]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "test.jsonl").write_text(lines)
+    write_lines(tmp_path / "test.jsonl", rows)
     [setting] = re.findall(r"--set (\S+)", GSM8K.read_text())
     probe = load_probe(GSM8K, [setting.replace("=t", f"={tmp_path}/t")])
     prompts = load_prompts(probe.prompts, ROOT)
@@ -168,41 +125,6 @@ def test_gsm8k_from_a_local_file_with_one_setting(tmp_path):
     assert prompts[7].text.endswith(f"Problem: {number}?\nSolution:")
     assert reward(f"It is {number}.00", prompts[7].record) == 1
     assert reward(f"It is {number + 1}", prompts[7].record) == 0
-
-
-@pytest.fixture
-def refused(tmp_path, monkeypatch, capsys):
-    """Return a function that runs a probe without a network and a cache."""
-    import run_mse
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-
-    def attempt(*words):
-        out = tmp_path / "out"
-        assert run_mse.main(["run", *map(str, words), "--out", str(out)]) == 2
-        assert not out.exists()
-        printed = capsys.readouterr().err.strip().splitlines()
-        assert len(printed) == 1
-        return printed[0]
-
-    return attempt
-
-
-def test_one_line_says_which_data_to_download(refused, checkpoint):
-    local = [f"model.path={checkpoint}", "model.revision=null", "model.dtype=float32"]
-    line = refused(GSM8K, *(word for one in local for word in ("--set", one)))
-    assert "prompts.source = openai/gsm8k: no such file or folder, and of the Hub: " in line
-    assert line.endswith(
-        "hf download openai/gsm8k --repo-type dataset --revision "
-        "740312add88f781978c0658806c59bc2815b9866"
-    )
-
-
-def test_one_line_says_which_model_to_download(refused):
-    line = refused("qwen/base")
-    assert "model.path = Qwen/Qwen2.5-0.5B: " in line
-    assert "hf download Qwen/Qwen2.5-0.5B" in line
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,15 @@ needs more than words (a full disk, two starts of a run) stands below; what a fu
 refuses stands in a list of its room.
 """
 
-import json
 import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+
+from log_makers import write_lines
+from models import small_probe
 
 PROMPTS = {
     "sums.jsonl": [{"id": n, "problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
@@ -126,19 +128,13 @@ def workplace(tmp_path_factory, checkpoint):
     folder = tmp_path_factory.mktemp("workplace")
     shutil.copytree(checkpoint, folder / "model")
     for name, lines in PROMPTS.items():
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_lines(folder / name, lines)
     for name, text in TEXTS.items():
         (folder / name).write_text(text)
     (folder / "link.yaml").symlink_to("target.yaml")
-    values = {
-        "model": {"path": "model", "device": "cpu"},
-        "prompts": {"source": "sums.jsonl", "template": "none"},
-        "sampling": {"max_new_tokens": 2},
-        "pool": {"reference": 16, "replicate": 8},
-        "group_sizes": [2, 4],
-    }
+    text = yaml.safe_dump(small_probe("model", "sums.jsonl"))
     for name in ("small", "two\nlines", "a\x1b[1m", "not\udcffutf8"):
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(values))
+        (folder / f"{name}.yaml").write_text(text)
     return folder
 
 
