@@ -10,15 +10,15 @@ import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
 from trl import RLOOTrainer
 
+from models import a_part
 from mse_lab.answers.advice import make_advice
 from mse_lab.errors import InputError
 from mse_lab.trl import MSECallback
 from mse_lab.trl.callback import log_numbers
-from sharded_models import a_part
 from torchrun_starts import ROOT, torchrun
 from trl_training import BASE, ROWS, advise_apart, load, right, settings, state, train
 
-BUDGET = 192
+BUDGET = 144
 BASELINE = {"name": "affine", "alpha": 0.2, "lambda": 0.0}
 
 
@@ -321,12 +321,14 @@ def test_chats_are_measured_as_advise_measures_the_same_rows():
     assert callback._numbers["mse/best_group_size"] == advice.best_group_size
 
 
-TRAINING = """
+# A training with a callback and one without; and one with a baseline over the whole batch.
+TRAININGS = """
 import sys
 import torch
 from mse_lab.run.processes import end_with_parent
-from mse_lab.trl import MSECallback
-from trl_training import ROWS, right, train
+from mse_lab.trl import MSECallback, with_baseline
+from trl import GRPOTrainer
+from trl_training import ROWS, right, spread, train
 
 end_with_parent(1)
 
@@ -345,6 +347,24 @@ logged = sum("mse/best_group_size" in line for line in trainer.state.log_history
 rank = trainer.accelerator.process_index
 said = f"{rank}: {same}, {callback.measured} measured, {bool(calls)}, {logged} logged"
 print(said, screen, sep="\\n", flush=True)
+
+class Watched(with_baseline(GRPOTrainer, weights="length", num_generations=1)):
+    def _generate_and_score_completions(self, inputs):
+        batch = super()._generate_and_score_completions(inputs)
+        lengths = self.accelerator.gather(batch["completion_mask"].sum(1))
+        rewards, first = self._rewards[:, 0], self.accelerator.process_index * len(inputs)
+        for at, found in enumerate(batch["advantages"], first):
+            others = [one for one in range(len(rewards)) if one != at]
+            total = sum(rewards[one] * lengths[one] for one in others)
+            expected = rewards[at] - total / sum(lengths[one] for one in others)
+            assert abs(found - expected) < 1e-5, (found, expected)
+        print(f"{self.accelerator.process_index}: {len(rewards)} seen", flush=True)
+        return batch
+
+changes = {"loss_type": "dr_grpo", "scale_rewards": "none", "max_steps": 1}
+changes["per_device_train_batch_size"] = 4
+_, screen = train(sys.argv[1], [], spread, made=Watched, **changes)
+print(screen, flush=True)
 # As a training script should: else a thread of gloo may abort the process while it ends.
 trainer.accelerator.end_training()
 """
@@ -352,10 +372,12 @@ trainer.accelerator.end_training()
 
 @pytest.mark.slow
 def test_of_two_processes_the_first_measures_and_both_train_as_without(tmp_path):
-    (tmp_path / "training.py").write_text(TRAINING)
+    """And with a baseline each takes its own part of one batch."""
+    (tmp_path / "training.py").write_text(TRAININGS)
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     done = torchrun(tmp_path, folder=path, program=tmp_path / "training.py")
     assert done.returncode == 0, done.stderr
     assert "0: True, 1 measured, True, 1 logged" in done.stdout
     assert "1: True, 0 measured, False, 0 logged" in done.stdout
     assert done.stdout.count("mse_lab: 1 measurements took ") == 1
+    assert {"0: 8 seen", "1: 8 seen"} <= {*done.stdout.splitlines()}

@@ -35,6 +35,11 @@ def right(completions, answer, **columns):
     return [float(one.strip() == it) for one, it in zip(completions, answer, strict=True)]
 
 
+def spread(completions, **columns):
+    """Rewards that differ often."""
+    return [sum(map(ord, one)) % 5 / 4 for one in completions]
+
+
 def make(folder, callbacks=(), reward=right, made=None, rows=ROWS, **changes):
     """Make a trainer of tiny/base for five steps, of TRL's class or of a given one."""
     import trl

@@ -121,45 +121,23 @@ class Ended(NamedTuple):
         return 1 / self.least() - 1
 
     @property
-    def false_keep(self) -> bool:
-        """Whether it keeps what costs more than is all right."""
-        return self.ruling.verdict == "keep" and self.regret > TOLERANCE
-
-    @property
-    def beyond_doubt(self) -> bool:
-        """Whether it does, and what it says of kinds that it cannot know is no excuse."""
-        said = self.ruling.unless_one_in or 0
-        return self.false_keep and (self.one_in is None or self.one_in <= said)
-
-    @property
-    def false_change(self) -> bool:
-        """Whether it changes what is all right."""
-        return self.ruling.verdict == "change" and self.regret <= TOLERANCE
-
-    @property
-    def wrong_change(self) -> bool:
-        """Whether it changes to what costs as much or more."""
-        return self.ruling.verdict == "change" and self.cost() >= 1
-
-    @property
-    def wrong_size(self) -> bool:
-        """Whether what is set costs more than is all right."""
-        beyond = self.cost() / self.least() - 1
-        return self.ruling.verdict == "change" and beyond > TOLERANCE
-
-    @property
-    def bound_false(self) -> bool:
-        """Whether what is in use costs at most, or at least, is not so."""
-        ruling = self.ruling
-        regret = 1 / self.least(of_loss=ruling.of_loss) - 1
-        return not ruling.at_least <= regret <= ruling.at_most
-
-    @property
-    def saving_held(self) -> bool:
-        """Whether what a change saves lies in its interval, where that is said."""
-        saves = self.ruling.saves
-        true = 1 - self.cost(of_loss=self.ruling.of_loss)
-        return saves is not None and saves.low <= true <= saves.high
+    def judged(self) -> dict[str, bool]:
+        """What is false of what it says; and whether the truth of a change was held."""
+        ruling, saves = self.ruling, self.ruling.saves
+        keeps, changes = (ruling.verdict == one for one in ("keep", "change"))
+        false_keep = keeps and self.regret > TOLERANCE
+        excused = self.one_in is not None and self.one_in > (ruling.unless_one_in or 0)
+        bounded = 1 / self.least(of_loss=ruling.of_loss) - 1
+        true = 1 - self.cost(of_loss=ruling.of_loss)
+        return {
+            "false_keep": false_keep,
+            "beyond_doubt": false_keep and not excused,
+            "false_change": changes and self.regret <= TOLERANCE,
+            "wrong_change": changes and self.cost() >= 1,
+            "wrong_size": changes and self.cost() / self.least() - 1 > TOLERANCE,
+            "bound_false": not ruling.at_least <= bounded <= ruling.at_most,
+            "saves_held": saves is not None and saves.low <= true <= saves.high,
+        }
 
 
 def draw_looks(design: Design, rng: np.random.Generator) -> Iterator[list[Any]]:
@@ -220,6 +198,8 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
     drawn = [one.completions for one in answers]
     bounds = [one.ruling.at_most for one in answers if one.ruling.verdict == "cannot tell"]
     most = [bound for bound in bounds if math.isfinite(bound)]
+    each = pd.DataFrame([one.judged for one in answers])
+    judged = {name: percent(each[name]) for name in each.columns.drop("saves_held")}
     return {
         "design": name,
         "takes": asked[0],
@@ -233,14 +213,11 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
         "asks_batch": percent(one.ruling.asks_batch for one in answers),
         "completions": int(np.median(drawn)),
         "completions_90": int(np.quantile(drawn, 0.9)),
-        "false_keep": percent(one.false_keep for one in answers),
-        "beyond_doubt": percent(one.beyond_doubt for one in answers),
-        "false_change": percent(one.false_change for one in answers),
-        "wrong_change": percent(one.wrong_change for one in answers),
-        "wrong_size": percent(one.wrong_size for one in answers),
-        "bound_false": percent(one.bound_false for one in answers),
+        **judged,
         "saves": f"{100 * np.median(saved):.0f}" if saved else "",
-        "saves_held": percent(one.saving_held for one in changes if one.ruling.saves),
+        "saves_held": percent(
+            one.judged["saves_held"] for one in changes if one.ruling.saves
+        ),
         "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
     }
 

@@ -9,10 +9,31 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import settings
+from hypothesis import strategies as st
 
 from mse_lab.errors import InputError
 
 CASES = settings(max_examples=int(os.environ.get("FUZZ_CASES", "25")))
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=20)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
+
+
+def nested(scalars: Any = SCALARS, keys: Any = TEXTS) -> Any:
+    """Lists and mappings, one in another, of what may stand in JSON."""
+    return st.recursive(
+        scalars,
+        lambda inner: (
+            st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4)
+        ),
+        max_leaves=6,
+    )
+
+
+def spoil(data: Any, text: str, nasty: list[str]) -> str:
+    """Cut, double or overwrite a part of a text."""
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+    new = data.draw(st.sampled_from(["", text[start:end] * 2, *nasty]) | TEXTS)
+    return text[:start] + new + text[end:]
 
 
 def answer_or_one_line(action: Callable[..., Any], *args: Any) -> Any:

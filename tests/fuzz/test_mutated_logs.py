@@ -12,7 +12,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from fuzzing import CASES, answer_or_one_line
+from fuzzing import CASES, SCALARS, answer_or_one_line, nested
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -292,16 +292,7 @@ def test_files_of_trl(tmp_path_factory, data):
     )
 
 
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=9)
-    | st.sampled_from([1e308, 2**63, 10**400, "\ud800", "nan"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=6,
-)
+values = nested(SCALARS | st.sampled_from([1e308, 2**63, 10**400, "\ud800", "nan"]))
 
 
 @given(

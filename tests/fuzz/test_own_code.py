@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from fuzzing import CASES, answer_or_one_line
+from fuzzing import CASES, TEXTS, answer_or_one_line
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -45,7 +45,6 @@ PIECES = [
     *("1000000000!", "9^9^9^9", r"\infty", r"\begin{pmatrix}", r"\text{(C)}", "0.5"),
 ]
 
-texts = st.text(st.characters(exclude_categories=()), max_size=30)
 statements = st.sampled_from(
     [f"raise {error}" for error in ERRORS] + [f"return {value}" for value in VALUES]
 )
@@ -53,7 +52,7 @@ arguments = st.sampled_from(
     ["", "one", "one, prompt", "*args", "one, *, k: 1", "one, **kw"]
 )
 names = st.sampled_from(["k", "unbiased", "binary", "length", "smallest_group", "K"])
-settings = st.dictionaries(names, st.none() | st.integers() | texts | st.lists(texts))
+settings = st.dictionaries(names, st.none() | st.integers() | TEXTS | st.lists(TEXTS))
 latex = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join)
 
 
@@ -84,7 +83,7 @@ def test_any_function(tmp_path, arguments, statement, settings):
     use(tmp_path, text, settings)
 
 
-@given(statements.filter(lambda one: one.startswith("raise")) | texts)
+@given(statements.filter(lambda one: one.startswith("raise")) | TEXTS)
 @example("theirs = None")
 @example("def __getattr__(name): raise SystemExit")
 @example("x = '\0'")
@@ -95,19 +94,19 @@ def test_any_module(tmp_path, text):
     use(tmp_path, BEFORE + text, {})
 
 
-@given(st.sampled_from(list(ESTIMATORS)) | texts, settings | st.dictionaries(texts, texts))
+@given(st.sampled_from(list(ESTIMATORS)) | TEXTS, settings | st.dictionaries(TEXTS, TEXTS))
 @CASES
 def test_any_parameters_of_the_built_in_ones(name, settings):
     answer_or_one_line(find_estimator, {**settings, "name": name})
 
 
-@given(texts | st.sampled_from([".a:b", "a:", ":", "a:b:c", "a\0:b", "os:path", "math:pi"]))
+@given(TEXTS | st.sampled_from([".a:b", "a:", ":", "a:b:c", "a\0:b", "os:path", "math:pi"]))
 @CASES
 def test_any_name(name):
     answer_or_one_line(load_reward, name)
 
 
-@given(latex | texts, latex)
+@given(latex | TEXTS, latex)
 @example("9^9^9^9", "5")
 @example("5", "1000000000!")
 @CASES

@@ -5,7 +5,7 @@ from functools import reduce
 from pathlib import Path
 
 import yaml
-from fuzzing import CASES, answer_or_one_line
+from fuzzing import CASES, SCALARS, TEXTS, answer_or_one_line, nested, spoil
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -44,15 +44,7 @@ NASTY = [
     *("[{name: grpo-std, eps: [1]}]", "[{name: grpo, length: {a: b}}]", "{a: {b: 1}}"),
 ]  # fmt: skip
 
-texts = st.text(st.characters(exclude_categories=()), max_size=30)
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), texts, st.sampled_from(NASTY)
-)
-plain = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=8,
-)
+plain = nested(SCALARS | st.sampled_from(NASTY))
 keys = st.sampled_from(KEYS)
 
 
@@ -93,7 +85,7 @@ def test_any_value_under_any_key(key, value):
     judge(answer_or_one_line(parse_probe, put(value, key), "probe"))
 
 
-@given(keys, st.sampled_from(NASTY) | texts)
+@given(keys, st.sampled_from(NASTY) | TEXTS)
 @example("prompts.source", "x" * 5000)
 @CASES
 def test_any_text_behind_set(key, text):
@@ -101,7 +93,7 @@ def test_any_text_behind_set(key, text):
     judge(answer_or_one_line(load_probe, path, [f"{key}={text}"]))
 
 
-@given(texts)
+@given(TEXTS)
 @example("a" + ".a" * 2000 + "=1")
 @example("model=1")
 @example("=")
@@ -111,17 +103,11 @@ def test_any_text_as_an_assignment(text):
     judge(answer_or_one_line(load_probe, path, [text]))
 
 
-def spoil(data, text):
-    """Cut, double or overwrite a part of a text."""
-    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
-    new = data.draw(st.sampled_from(["", text[start:end] * 2, *NASTY]) | texts)
-    return text[:start] + new + text[end:]
-
-
 @given(st.data())
 @CASES
 def test_a_damaged_file(tmp_path, data):
-    content = spoil(data, (ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8"))
+    text = (ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8")
+    content = spoil(data, text, NASTY)
     path = tmp_path / "mine.yaml"
     path.write_bytes(
         content.encode("utf-8", data.draw(st.sampled_from(["replace", "surrogatepass"])))

@@ -7,7 +7,7 @@ import json
 import datasets
 import numpy as np
 import pytest
-from fuzzing import CASES, answer_or_one_line
+from fuzzing import CASES, answer_or_one_line, nested, spoil
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -28,12 +28,7 @@ NASTY = [
     *('"a,\\"b"', '" a"', '" "', '"#### 5"', "\r", "\x85", "\u2028", "\n", "\\", "\ufeff"),
 ]  # fmt: skip
 
-texts = st.text(st.characters(exclude_categories=()), max_size=20)
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=5,
-)
+values = nested()
 raw_values = st.sampled_from(NASTY) | values.map(json.dumps)
 lists = st.lists(values, max_size=4).map(json.dumps)
 keys = st.sampled_from(["prompt", "tokens", "text", "log_probs", "pool", "reward"])
@@ -83,9 +78,7 @@ def test_any_value_in_any_field(tmp_path, changes):
 @CASES
 def test_a_damaged_file(tmp_path, data):
     text = "\n".join(GOOD.replace("p1", f"p{row}") for row in range(3))
-    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
-    new = data.draw(st.sampled_from(["", text[start:end] * 2, *NASTY]) | texts)
-    content = (text[:start] + new + text[end:]).encode("utf-8", "surrogatepass")
+    content = spoil(data, text, NASTY).encode("utf-8", "surrogatepass")
     judge(read_prompts(tmp_path, content))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from fuzzing import CASES
+from fuzzing import CASES, SCALARS, nested
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -40,11 +40,7 @@ ARRAYS = {
 }
 
 places = st.floats(0, 1)
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text("ab\n\0é\x1b"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner),
-    max_leaves=4,
-)
+values = nested(SCALARS | st.text("ab\n\0é\x1b"))
 cells = st.sampled_from(
     ["", "nan", "inf", "-1", "1e400", "1e-320", "0", "x", '"', ",", "\n"]
 )
