@@ -1,8 +1,7 @@
 """A trainer's rollouts, read by the one record of a completion and summarised.
 
 forms          which columns of a file are a record's
-trl_state      what TRL says of a training's evaluations and reward functions
-find_logs      the files of a log, each once
+find_logs      the files of a log, each once; what TRL says of a training
 read_logs      completions, as a few numbers of each
 trl            TRL's files: which steps trained, how long blocks are
 groups         completions -> groups of a prompt

@@ -3,25 +3,29 @@
 A folder may hold checkpoints, data sets and other files beside the rollouts: what is of no
 known form is passed over, and counted. Files that are the same byte by byte are one file.
 Rollouts lie in one folder: where several below the one that is named hold some, of a
-training and its evaluations or of two trainings, they are to be named.
+training and its evaluations or of two trainings, they are to be named. TRL's
+`trainer_state.json` beside them names the steps that were evaluated, and the reward
+functions.
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
 
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs.forms import Form, GivenColumns, recognise
-from mse_lab.logs.trl_state import State, find_state
-from mse_lab.records.plain_text import reading
+from mse_lab.records.plain_text import parse_json, reading
 from mse_lab.records.rows import LINES, MAY_HOLD_ROWS, ROW_SUFFIXES, Faults, head_of
+
+_FUNCTION = re.compile(r"rewards/(.+)/mean")
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,45 @@ class LeftOut:
 
     count: int
     what: str  # In words, behind the count.
-    remedy: str = ""  # What would keep it.
     where: str = ""  # The first of it.
 
     def line(self) -> str:
         """Say it."""
         where = f" ({shorten(one_line(self.where))})" if self.where else ""
-        remedy = f" {self.remedy[:1].upper()}{self.remedy[1:]}." if self.remedy else ""
-        return f"{self.count:,} {self.what}{where}.{remedy}"
+        return f"{self.count:,} {self.what}{where}."
+
+
+@dataclass(frozen=True)
+class State:
+    """What a `trainer_state.json` says."""
+
+    last_step: int  # The step it was written at.
+    evaluated: frozenset[int]  # The steps that were evaluated until then.
+    functions: tuple[str, ...]  # The names of the reward functions.
+
+
+def _parse_state(path: Path) -> State | None:
+    """Read a state; None where it is not there, or is not one."""
+    try:
+        state: Any = parse_json(path.read_bytes(), str(path))
+        entries = [entry for entry in state["log_history"] if "step" in entry]
+        keys = [(int(entry["step"]), key) for entry in entries for key in entry]
+        evaluated = {step for step, key in keys if key.startswith("eval_")}
+        named = filter(None, (_FUNCTION.fullmatch(key) for _, key in keys))
+        names = dict.fromkeys(one[1] for one in named if not one[1].startswith("eval_"))
+        return State(int(state["global_step"]), frozenset(evaluated), tuple(names))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        return None
+
+
+def find_state(completions: Path) -> State | None:
+    """Find the newest state beside the folder `completions`."""
+    folder = completions.resolve().parent
+    numbers = [one.name.removeprefix("checkpoint-") for one in folder.glob("checkpoint-*")]
+    last = max(map(int, filter(str.isdecimal, numbers)), default=0)
+    files = [one / "trainer_state.json" for one in (folder, folder / f"checkpoint-{last}")]
+    known = [state for file in files if (state := _parse_state(file))]
+    return max(known, key=lambda state: state.last_step, default=None)
 
 
 class Head(NamedTuple):
@@ -97,21 +132,15 @@ def _each_once(files: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
         if kept.setdefault(digest, file) is not file:
             again.append(str(file))
     what = "link(s) or copies of another file, counted once"
-    left_out = [LeftOut(len(again), what, where=again[0])] if again else []
+    left_out = [LeftOut(len(again), what, again[0])] if again else []
     return [*kept.values()], left_out
 
 
 def _head(file: Path, given: GivenColumns, state: State | None) -> Head:
     """Find the form of a file, and its columns."""
-    faults = Faults(partial=True)
-    types = head_of(file, faults)
-    try:
-        functions = state.functions if state else ()
-        return Head(recognise(str(file), types, given, functions), types)
-    except InputError:
-        for line in faults.damaged:  # Which may hold the columns that others lack.
-            raise InputError(f"{line}; repair that line, or take it out") from None
-        raise
+    types = head_of(file, Faults(partial=True))
+    functions = state.functions if state else ()
+    return Head(recognise(str(file), types, given, functions), types)
 
 
 def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log:
@@ -136,7 +165,7 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
     _refuse_mixture({known[file].form.name: file for file in files})
     if others:
         what = "file(s) that are no log: left out"
-        left_out.append(LeftOut(len(others), what, where=others[0]))
+        left_out.append(LeftOut(len(others), what, others[0]))
     return Log(
         name,
         known[files[0]],

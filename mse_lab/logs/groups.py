@@ -8,7 +8,7 @@ which its completions are cut in their order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -162,7 +162,7 @@ def _refuse_unlike(groups: _Groups) -> None:
     groups.refuse(unlike_K, f"others {size_K[np.argmax(short_K)]}", remedy)
 
 
-def _cut(groups: _Groups, size: int) -> Ints:
+def _cut(groups: _Groups, size: int) -> _Groups:
     """Cut groups into blocks of a size, in the order of their completions."""
     odd_K = groups.size_K % size != 0
     if groups.log.faults.damaged or groups.log.faults.early:
@@ -174,21 +174,19 @@ def _cut(groups: _Groups, size: int) -> Ints:
         )
     rank_N = pd.Series(groups.group_N).groupby(groups.group_N).cumcount()
     pairs = pd.DataFrame({"group": groups.group_N, "rank": rank_N // size})
-    return number(pairs, "group", "rank")
+    return replace(groups, group_N=number(pairs, "group", "rank"))
 
 
-def _cut_neighbours(log: Log, table: pd.DataFrame, size: int) -> Ints:
-    """Cut completions of which each has a prompt of its own into blocks of neighbours."""
+def _neighbours(log: Log, table: pd.DataFrame) -> _Groups:
+    """Put completions of which each has a prompt of its own together by their step."""
     if log.form.mixed:
         raise InputError(
-            f"--group-size {size}: every completion has a prompt of its own, and the order "
-            "of these files says nothing; --columns group=... names what identifies a group"
+            "--group-size: every completion has a prompt of its own, and the order of "
+            "these files says nothing; --columns group=... names what identifies a group"
         )
     by_step = _by(log, table, ["file", "step"])
     _refuse_again(by_step)
-    blocks = _Groups(log, table, by_step.keys, _cut(by_step, size))
-    _refuse_split(blocks)
-    return blocks.group_N
+    return by_step
 
 
 def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
@@ -205,14 +203,14 @@ def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     groups = _by(log, table, of_names if named else ("file", "step"))
     _refuse_two_files(groups)
     if group_size is not None:
-        alone = groups.size_K.max() == 1 and "prompt" in groups.keys and group_size > 1
-        if alone:
-            return _cut_neighbours(log, table, group_size)
-        return _cut(groups, group_size)
-    _refuse_again(groups)
+        if groups.size_K.max() == 1 and "prompt" in groups.keys and group_size > 1:
+            groups = _neighbours(log, table)
+        groups = _cut(groups, group_size)
+    else:
+        _refuse_again(groups)
     _refuse_split(groups)
-    if "group" not in table:
+    if group_size is None and "group" not in table:
         _refuse_unlike(groups)
-    if not by_user:
+    if group_size is None and not by_user:
         _refuse_joined(groups)
     return groups.group_N

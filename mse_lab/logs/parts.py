@@ -53,14 +53,7 @@ class RewardParts:
         return self.parts[0].name
 
 
-def _spread_K(groups: RewardGroups, values_N: Floats) -> Floats:
-    """Give the range of each group's known values, as floats of 32 bits; 0 for none."""
-    group_N = groups.completions["group"].to_numpy()
-    by_group = pd.Series(values_N.astype(np.float32)).groupby(group_N)
-    return (by_group.max() - by_group.min()).fillna(0).to_numpy(dtype=float)
-
-
-def _choose(groups: RewardGroups, values: dict[str, Floats], given: str | None) -> str:
+def _choose(values: dict[str, Floats], given: str | None) -> str:
     """Choose the outcome: the one that is given, else that of the fewest values."""
     if given is not None:
         if given in values:
@@ -85,18 +78,20 @@ def split_reward(
     table, several_K = groups.completions, groups.groups["size"].to_numpy() > 1
     every = {name: table[PART + name].to_numpy(dtype=float) for name in groups.parts}
     values = {name: one for name, one in every.items() if not np.isnan(one).all()}
-    reward_N = table["reward"].to_numpy()
-    same = [np.allclose(one, reward_N, atol=REWARD_ROUNDING) for one in values.values()]
+    same = [
+        np.allclose(one, table["reward"], atol=REWARD_ROUNDING) for one in values.values()
+    ]
     if outcome is None and (not values or same == [True] or not several_K.any()):
         return None
     told = outcome if outcome is not None else usual if usual in values else None
-    first = _choose(groups, values, told)
+    first = _choose(values, told)
+    by_group = pd.DataFrame(values, dtype=np.float32).groupby(table["group"].to_numpy())
+    spread = by_group.max() - by_group.min()
     varies = {
-        name: (_spread_K(groups, one) > REWARD_ROUNDING) & several_K
-        for name, one in values.items()
+        name: (spread[name] > REWARD_ROUNDING).to_numpy() & several_K for name in values
     }
-    square_K = np.where(several_K, groups.groups["variance"].fillna(0), 0.0)
-    square_K = np.where(groups.groups["zero_variance"], 0.0, square_K)
+    flat = groups.groups["zero_variance"]
+    square_K = groups.groups["variance"].mask(flat).fillna(0.0).to_numpy()
     scaled_K = square_K / np.square(np.sqrt(square_K) + STD_FLOOR)
     degrees_K = groups.groups["size"].to_numpy() - 1.0
 
@@ -110,7 +105,7 @@ def split_reward(
         share = float(varies[name].sum() / several_K.sum())
         return RewardPart(name, float(np.nanmean(values[name])), share, *shares(flags_K))
 
-    alone_K = ~varies[first] & several_K & ~groups.groups["zero_variance"].to_numpy()
+    alone_K = ~varies[first] & several_K & ~flat.to_numpy()
     names = [first, *(name for name in values if name != first)]
     return RewardParts(
         [describe(name) for name in names],

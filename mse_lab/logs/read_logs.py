@@ -157,7 +157,7 @@ class _Reader:
             table = table.drop(columns="prompt", errors="ignore")
             table = table.rename(columns={"prompt_id": "prompt"})
         for name in {"group", *(["prompt"] if identity == "prompt_id" else [])} & {*table}:
-            _refuse_two_spellings({self.labels[one] for one in table[name].unique()})
+            _refuse_two_spellings(pd.Series(table[name].unique()).map(self.labels))
         return replace(
             log,
             completions=table,
@@ -228,19 +228,15 @@ def _refuse_older(log: Log, table: pd.DataFrame) -> None:
         )
 
 
-def _refuse_two_spellings(names: set[str]) -> None:
+def _refuse_two_spellings(names: pd.Series) -> None:
     """Refuse ids of which two are one number: a CSV has no types."""
-    try:
-        numbers = {name: float(name) for name in sorted(names)}
-    except ValueError:
-        return
-    first = dict[float, str]()
-    for name, value in numbers.items():
-        if first.setdefault(value, name) != name:
-            raise InputError(
-                f"the ids {shorten(first[value])} and {shorten(name)} are one number in "
-                "two spellings; write all alike"
-            )
+    numbers = pd.to_numeric(names, errors="coerce").dropna().sort_values()
+    for at in np.flatnonzero(numbers.duplicated())[:1]:
+        first, other = sorted(names[numbers.index[at - 1 : at + 1]])
+        raise InputError(
+            f"the ids {shorten(first)} and {shorten(other)} are one number in two "
+            "spellings; write all alike"
+        )
 
 
 def _floats(values: pa.Array) -> Floats:
@@ -292,23 +288,18 @@ def _drawn_tokens(columns: Mapping[str, pa.Array]) -> pa.Array | None:
     return pa.array(counts, mask=np.asarray(mask.is_null()))
 
 
-def _refuse_lengths(rows: Rows, lists: Mapping[str, pa.Array]) -> None:
-    """Refuse lists of a completion that have different lengths."""
-    lengths = {name: _floats(pc.list_value_length(one)) for name, one in lists.items()}
-    (first, length_N), *others = lengths.items()
-    for name, other_N in others:
-        for at in np.flatnonzero(np.abs(length_N - other_N) > 0)[:1].tolist():
-            raise InputError(
-                f"{rows.place(at)}: {length_N[at]:g} {first}, {other_N[at]:g} of {name}; "
-                "give one of each for a token"
-            )
-
-
-def _compare(rows: Rows, columns: Mapping[str, pa.Array]) -> dict[str, Floats]:
+def _compare(rows: Rows, records: Mapping[str, pa.Array]) -> dict[str, Floats]:
     """Compare both log-probabilities of the tokens that the policy drew."""
     names = ("log_probs", "engine_log_probs", "mask")
-    lists = {name: columns[name] for name in names if name in columns}
-    _refuse_lengths(rows, lists)
+    lists = {name: records[name] for name in names if name in records}
+    length_N = pc.list_value_length(lists["log_probs"])
+    for name, one in lists.items():
+        other_N = pc.list_value_length(one)
+        if (at := pc.index(pc.not_equal(length_N, other_N), True).as_py()) >= 0:
+            raise InputError(
+                f"{rows.place(at)}: {length_N[at]} log_probs, {other_N[at]} of {name}; "
+                "give one of each for a token"
+            )
     known = reduce(pc.and_, (one.is_valid() for one in lists.values()))
     (at_T, model_T), (_, engine_T), *masks = (
         _entries(one.filter(known)) for one in lists.values()
@@ -352,9 +343,7 @@ def _left_out(faults: Faults) -> list[LeftOut]:
         "line(s) that are no JSON object: left out": faults.damaged,
         "file(s) that end early, read up to there": faults.early,
     }
-    return [
-        LeftOut(len(all_), what, where=all_[0]) for what, all_ in left_out.items() if all_
-    ]
+    return [LeftOut(len(all_), what, all_[0]) for what, all_ in left_out.items() if all_]
 
 
 def read_log(

@@ -19,9 +19,8 @@ import pandas as pd
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, shorten
-from mse_lab.logs.find_logs import LeftOut
+from mse_lab.logs.find_logs import LeftOut, State
 from mse_lab.logs.forms import which_rewards
-from mse_lab.logs.trl_state import State
 from mse_lab.records.records import PART
 
 # How far apart, of a length of one, a block's advantages and centred rewards may lie: they
@@ -96,24 +95,16 @@ def _sort(step: int, state: State | None, *, asked: bool) -> str:
 def _left_out(sorts: Mapping[int, str], state: State | None) -> Iterator[LeftOut]:
     last = state.last_step if state else 0
     says = {
-        "evaluated": (
-            "step(s) whose files hold an evaluation in the place of rollouts: left out",
-            KEEP,
-        ),
-        "repeated": (
-            "step(s) whose files repeat the batch of the one before (num_iterations, "
-            "steps_per_generation): counted once",
-            "",
-        ),
-        "unknown": (
-            f"step(s) after {last}, that of trainer_state.json, evaluations or an older "
-            "training's perhaps: left out",
-            "the next checkpoint tells, or name the files that hold rollouts",
-        ),
+        "evaluated": "step(s) whose files hold an evaluation in the place of rollouts: "
+        f"left out; {KEEP}",
+        "repeated": "step(s) whose files repeat the batch of the one before "
+        "(num_iterations, steps_per_generation): counted once",
+        "unknown": f"step(s) after {last}, that of trainer_state.json, evaluations or an "
+        "older training's perhaps: left out; name the files that hold rollouts",
     }
-    for sort, (what, remedy) in says.items():
+    for sort, what in says.items():
         if steps := [step for step, one in sorts.items() if one == sort]:
-            yield LeftOut(len(steps), what, remedy, f"step {steps[0]}")
+            yield LeftOut(len(steps), what, f"step {steps[0]}")
 
 
 def follows(reward_N: Floats, advantage_N: Floats, size: int) -> bool:

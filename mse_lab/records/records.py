@@ -41,8 +41,9 @@ IDENTITIES = ("prompt_id", "prompt", "group", "step")  # Every row has them, or 
 PART = "rewards."  # Begins the name of a reward function's column.
 
 MOST_TOKEN = 2**53  # Whole numbers below it are floats, too.
-LARGEST_NATS = 1e9  # No token that was drawn has a log-probability of -1e9.
-MOST_LOG = 0.1  # Log-probabilities of low precision may be this far above 0.
+# No token that was drawn has a log-probability of -1e9; of low precision it may be this far
+# above 0.
+LEAST_LOG, MOST_LOG = -1e9, 0.1
 
 _WORDS = {"true": 1.0, "false": 0.0} | dict.fromkeys(
     ("", "na", "nan", "none", "null"), None
@@ -120,16 +121,14 @@ _REWARD = _Kind(
 _IDS = _Kind(pa.list_(pa.int64()), _list_of(_whole_number), "a list of token ids, [1, 2]")
 _LOGS = _Kind(
     *(pa.list_(pa.float64()), _list_of(_number), "a list of log-probabilities, [-1.5]"),
-    *(-LARGEST_NATS, LARGEST_NATS),
+    *(LEAST_LOG, -LEAST_LOG),  # Of masked tokens they may be any number.
 )
 SCHEMA: dict[str, _Kind] = {
     **dict.fromkeys(("prompt_id", "prompt", "group", "pool"), _ID),
     "completion": _ID._replace(what="a text"),
     **dict.fromkeys(("step", "length"), _COUNT),
     **dict.fromkeys(("reward", "advantage"), _REWARD),
-    "log_prob": _REWARD._replace(
-        what="a log-probability", low=-LARGEST_NATS, high=MOST_LOG
-    ),
+    "log_prob": _REWARD._replace(what="a log-probability", low=LEAST_LOG, high=MOST_LOG),
     "token_ids": _IDS,
     "mask": _IDS._replace(what="a list of 0 and 1, [0, 1]", low=0, high=1),
     **dict.fromkeys(("log_probs", "engine_log_probs"), _LOGS),

@@ -139,11 +139,6 @@ REFUSED = [
     ("a.jsonl", "", r"a.jsonl: is empty \(no row has a column\); let the trainer"),
     ("a.jsonl", "{}\n" * 3, "is empty"),
     ("a.csv", "prompt,reward\n", "is empty"),
-    (
-        "a.jsonl",
-        '{"prompt": "a"}\n{"prompt": "a", "rew\n',
-        "line 2: not valid JSON .* repair",
-    ),
     ("a.txt", "", "has no .jsonl, .jsonl.gz, .parquet"),
     ("a.parquet", b"PAR1", "cannot be read"),
 ]

@@ -143,7 +143,7 @@ def test_evaluations_are_left_out_by_the_state(tmp_path):
     training = BASE[~BASE["step"].isin([4, 8, 9, 10])]
     found = check(folder, counted(training, "id"))
     assert left_out(found) == [(2, EVALUATION), (2, "after 8, that of trainer_s")]
-    assert 'Eval_strategy="no" keeps them' in found.notes[0]
+    assert 'eval_strategy="no" keeps them' in found.notes[0]
     named = sorted((folder / "completions").glob("*.parquet"))
     check(named, {"completions": len(BASE) - 48})
     check(named[3], {"completions": 24})
