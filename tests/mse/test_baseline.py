@@ -157,7 +157,7 @@ def test_the_ratio_to_ones_own_loss_is_covered(few):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "size"), zip((*HARD, *RARE), [1, 8] * 4, strict=True))
+@pytest.mark.parametrize(("name", "size"), [*zip((*HARD, *RARE), [1, 8] * 4, strict=True)])
 def test_where_few_prompts_carry_it_no_saving_is_made_up(name, size):
     """At least 5% is hardly ever said to be saved where it is not.
 
