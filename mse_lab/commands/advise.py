@@ -44,14 +44,14 @@ SOURCES = ("pools.npz", "advice.json")
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
     help = "a probe's name or .yaml file, or a folder of results; several: a line for each"
-    parser.add_probe("names", "+", help=help)
+    parser.add_argument("names", nargs="+", metavar="PROBE", help=help)
     help = "measure the probe at what a trainer saved, a line each: 'out/checkpoint-*'"
     parser.add_argument("--checkpoints", nargs="+", metavar="DIR", help=help)
     help = "the most completions drawn in all, by default 8,192"
     parser.add_argument("--budget", type=completions, metavar="N", help=help)
     help = "how much more than the best group size is all right, by default 0.05"
     parser.add_argument("--regret", type=share_of, metavar="SHARE", help=help)
-    parser.add_options("--fresh", "--set", "--out", "--json")
+    parser.add("--fresh", "--set", "--out", "--json")
     add_training(parser)
 
 

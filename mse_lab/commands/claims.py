@@ -15,7 +15,7 @@ HELP = "the paper's statements, judged by runs"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_run("runs", "+")
+    parser.add("runs")
 
 
 def execute(arguments: Namespace) -> int:

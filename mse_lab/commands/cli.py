@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import takewhile
 
-from mse_lab.commands.command_line import Parser, refuse_empty_words
-from mse_lab.commands.training_options import mse_lab_words
+from mse_lab.commands.command_line import Parser
 from mse_lab.console import COMMAND_NAME, exit_status_of
-from mse_lab.errors import nearest
+from mse_lab.errors import nearest, shorten
 from mse_lab.version import VERSION
 
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
@@ -52,7 +52,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP))
-    refuse_empty_words(parser, mse_lab_words(words))
+    # argparse takes an empty word for an option that is absent.
+    for word in takewhile(lambda word: word != "--training", words):
+        if not word.strip() or (word.startswith("--") and word.endswith("=")):
+            parser.error(f"{shorten(word)!r}: empty; give a value, or leave it out")
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         parser.error(f"no command {words[0]}; {nearest(words[0], [*COMMANDS])}")
     arguments, unknown = parser.parse_known_args(words)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -89,13 +90,6 @@ def output_folder(run: Path) -> Path:
     return run
 
 
-def folder_to_write(text: str) -> Path:
-    """Read the name of a folder, which need not exist."""
-    if Path(text).exists() and not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is a file; name a folder")
-    return Path(text)
-
-
 def file_to_write(text: str) -> Path:
     """Read the name of a file, which need not exist, and is no link."""
     path = Path(text)
@@ -106,14 +100,11 @@ def file_to_write(text: str) -> Path:
 
 
 def share_of(text: str) -> float:
-    """Read a share, such as 0.05 or 5%."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1, such as 0.05")
-    return value
+    """Read a share."""
+    with suppress(ValueError):
+        if 0 < (share := float(text)) <= 1:
+            return share
+    raise argparse.ArgumentTypeError(f"{text!r} is no share from 0 to 1, such as 0.05")
 
 
 def whole(what: str, low: int, high: int, example: int) -> Callable[[str], int]:
@@ -135,21 +126,23 @@ max_tokens = whole("number of tokens", 1, MOST_TOKENS, 256)
 processes = whole("number of processes", 1, MOST_PROCESSES, 2)
 
 
-# Options that several commands share.
-OPTIONS: dict[str, dict[str, Any]] = {
+# Arguments that several commands take.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "runs": {
+        **{"nargs": "+", "metavar": "RUN"},
+        "help": "a folder of results, or a probe's name or file",
+    },
     "--set": {
         **{"action": "append", "default": [], "metavar": "KEY=VALUE"},
         "help": "change a setting: interval.level=0.9",
     },
     "--out": {
-        **{"type": folder_to_write, "default": RESULTS, "metavar": "DIR"},
+        **{"type": Path, "default": RESULTS, "metavar": "DIR"},
         "help": "instead of results/",
     },
     "--fresh": {"action": "store_true", "help": "start over"},
     "--json": {"action": "store_true", "help": "for programs"},
 }
-
-ONE_PROBE = "tiny/base, or a .yaml file"
 
 
 class Parser(argparse.ArgumentParser):
@@ -160,23 +153,14 @@ class Parser(argparse.ArgumentParser):
         joint = " see" if message.endswith("?") else "; see"
         raise InputError(f"{shorten(message, 500)}{joint} {self.prog} --help")
 
-    def add_options(self, *options: str) -> None:
-        """Add some of the shared `OPTIONS`."""
-        for option in options:
-            self.add_argument(option, **OPTIONS[option])
+    def add(self, *names: str, **changes: Any) -> None:
+        """Add some of the shared `ARGUMENTS`."""
+        for name in names:
+            self.add_argument(name, **ARGUMENTS[name] | changes)
 
-    def add_output_file(self, help: str) -> None:
+    def add_file(self, help: str) -> None:
         """Add `--out`, the file to write."""
         self.add_argument("--out", type=file_to_write, metavar="FILE", help=help)
-
-    def add_probe(self, name: str, nargs: Any = None, help: str = ONE_PROBE) -> None:
-        """Add a probe, or several; `help` says what else it may be."""
-        self.add_argument(name, nargs=nargs, metavar="PROBE", help=help)
-
-    def add_run(self, name: str, nargs: str | None = None) -> None:
-        """Add a finished run, or several."""
-        help = "a folder of results, or a probe's name or file"
-        self.add_argument(name, nargs=nargs, metavar="RUN", help=help)
 
 
 def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str, "Probe"]]:
@@ -215,14 +199,3 @@ def prepare_early(
     if processes.first:
         show_status(f"{name}: loading torch and the model")
     return subject
-
-
-def refuse_empty_words(parser: Parser, words: Sequence[str]) -> None:
-    """Refuse empty words, which argparse would take for options that are absent."""
-    for word in words:
-        option, equals, value = word.partition("=")
-        given = value if option.startswith("--") and equals else word
-        if not given.strip():
-            parser.error(f"{shorten(word)!r}: empty; give a value, or leave it out")
-        if given != word and value == "--":  # argparse would read no value
-            parser.error(f"{option}: expected one argument, not --")

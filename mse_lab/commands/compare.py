@@ -28,7 +28,7 @@ HELP = "any estimators, your own too, priced on finished runs; no model"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_run("runs", "+")
+    parser.add("runs")
     help = "a name, MODULE:FUNCTION, or an entry of a probe: '{name: pass-at-k, k: 4}'"
     parser.add_argument(
         "--estimators", nargs="+", required=True, metavar="ENTRY", help=help
@@ -39,7 +39,7 @@ def add_arguments(parser: Parser) -> None:
     )
     help = "completions of a step, for its progress; by default the probe's training"
     parser.add_argument("--completions-per-step", type=completions, metavar="N", help=help)
-    parser.add_options("--json")
+    parser.add("--json")
 
 
 def execute(arguments: Namespace) -> int:

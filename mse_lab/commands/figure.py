@@ -29,8 +29,8 @@ FIGURE_4_RUNS = ("tiny/base", "tiny/instruct", "tiny/icl")
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_run("runs", "*")
-    parser.add_output_file(".png, .pdf or .svg")
+    parser.add("runs", nargs="*")
+    parser.add_file(".png, .pdf or .svg")
     help = "instead of Figure 4, on which prompts a baseline near the value helps"
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--phase", action="store_true", help=help)

@@ -28,7 +28,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--max-tokens", type=max_tokens, metavar="N", help=help)
     help = "the text around a problem: a template's name or a text file with {problem}"
     parser.add_argument("--template", metavar="FILE", help=help)
-    parser.add_output_file("the probe; default: MODEL's name, .yaml")
+    parser.add_file("the probe; default: MODEL's name, .yaml")
 
 
 def execute(arguments: Namespace) -> int:

@@ -15,8 +15,8 @@ HELP = "one page about runs, in HTML"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_run("runs", "+")
-    parser.add_output_file("default: RUN/report.html")
+    parser.add("runs")
+    parser.add_file("default: RUN/report.html")
 
 
 def execute(arguments: Namespace) -> int:

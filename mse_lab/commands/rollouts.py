@@ -49,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--partial", action="store_true", help=help)
     help = "the part of the reward that says whether a completion is right"
     parser.add_argument("--outcome", metavar="PART", help=help)
-    parser.add_options("--json")
+    parser.add("--json")
     parser.add_argument("--markdown", action="store_true", help="for an issue or a page")
     help = "exit with 1 where a verdict says LOOK: silent=0.5,truncated=0.1,drift,parts"
     parser.add_argument("--fail-on", type=limits, default={}, metavar="KEY[=X]", help=help)

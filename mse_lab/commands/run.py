@@ -19,8 +19,9 @@ HELP = "one measurement per probe"
 
 def add_arguments(parser: Parser) -> None:
     """Add what the command takes."""
-    parser.add_probe("probes", "+")
-    parser.add_options("--set", "--out", "--fresh")
+    help = "tiny/base, or a .yaml file"
+    parser.add_argument("probes", nargs="+", metavar="PROBE", help=help)
+    parser.add("--set", "--out", "--fresh")
 
 
 def execute(arguments: Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mse_lab.commands.command_line import Parser, any_group_size, completions, processes
@@ -12,15 +11,6 @@ from mse_lab.errors import InputError, listed, shown
 
 if TYPE_CHECKING:
     from mse_lab.config.schema import Training
-
-# What follows it belongs to the trainer.
-TRAINING_OPTION = "--training"
-
-
-def mse_lab_words(words: Sequence[str]) -> Sequence[str]:
-    """Leave out the words that belong to a trainer, whose command is `advise`."""
-    theirs = "advise" in words[:1] and TRAINING_OPTION in words
-    return words[: words.index(TRAINING_OPTION)] if theirs else words
 
 
 def add_training(parser: Parser) -> None:
@@ -39,7 +29,7 @@ def add_training(parser: Parser) -> None:
     parser.add_argument("--completions-per-step", type=completions, metavar="N", help=help)
     help = "the words that the trainer itself gets, all that follow"
     nargs = argparse.REMAINDER
-    parser.add_argument(TRAINING_OPTION, nargs=nargs, metavar="WORDS", help=help)
+    parser.add_argument("--training", nargs=nargs, metavar="WORDS", help=help)
 
 
 def read_entry(text: str, option: str = "--estimator") -> str | dict[str, Any]:

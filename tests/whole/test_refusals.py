@@ -57,7 +57,7 @@ claims smollm2/ickl                            | no finished run; did you mean s
 run tiny/bse                                   | no probe tiny/bse; did you mean tiny/base?
 run model                                      | a checkpoint folder? write a probe:
 report model                                   | a checkpoint folder? write a probe:
-run small.yaml --out there.yaml                | is a file; name a folder
+run small.yaml --out there.yaml                | there.yaml
 run small.yaml --out=                          | '--out=': empty; give a value
 figure nowhere                                 | nowhere: no finished run; known: demo, len
 figure --out f.jpg                             | the suffix must be one of
