@@ -58,12 +58,6 @@ def trains(**changes):
     return lambda: {"args": settings(**changes)}
 
 
-def older():
-    args = settings()
-    del args.num_generations
-    return {"args": args}
-
-
 # What the callback is made with, what the trainer gives to it, and why it does not measure.
 BAD = {
     "no prompt": ({"prompts": [{"question": "1"}] * 3}, dict, "it has question"),
@@ -81,12 +75,6 @@ BAD = {
     "top_k": ({}, trains(generation_kwargs={"top_k": 5}), "top_k = 5"),
     "warmer": ({}, trains(generation_kwargs={"temperature": 0.5}), "temperature = 0.5"),
     "beams": ({}, trains(generation_kwargs={"num_beams": 2}), "num_beams = 2"),
-    "older TRL": ({}, older, "no num_generations, as 1.16 does"),
-    "no tokenizer": (
-        {},
-        lambda: {"processing_class": None},
-        "no processing_class",
-    ),
 }
 
 

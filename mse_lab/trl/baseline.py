@@ -46,7 +46,6 @@ TRAINERS: Mapping[str, Mapping[str, Any]] = {
     "trl.trainer.rloo_trainer": {"normalize_advantages": False, "beta": 0.0},
 }
 WEIGHTS, OVER = ("equal", "logits", "length"), ("batch", "group")
-REPLACED = ("_calculate_rewards", "_generate_and_score_completions")
 
 
 class Baseline(NamedTuple):
@@ -56,11 +55,6 @@ class Baseline(NamedTuple):
     lam: float = 1.0
     weights: str = "equal"
     over: str = "group"
-
-    @property
-    def needs_groups(self) -> bool:
-        """Whether groups of one leave nothing to take it from."""
-        return bool(self.lam) and self.over == "group"
 
     @property
     def entry(self) -> EstimatorEntry:
@@ -181,7 +175,7 @@ def refuse_settings(args: Any, baseline: Baseline, needed: Mapping[str, Any]) ->
                 f"with_baseline sets; set {name}={value!r}"
             )
     size = args.num_generations
-    if size == 1 and baseline.needs_groups:
+    if size == 1 and baseline.lam and baseline.over == "group":
         raise InputError(
             "num_generations = 1: a group of one has no other completion; leave lam out, "
             "or take weights over the batch"
@@ -202,18 +196,6 @@ def refuse_few_rows(rows: Any, args: Any) -> None:
             f"({args.generation_batch_size} completions, num_generations = "
             f"{args.num_generations}); give as many, or draw fewer completions"
         )
-
-
-def settings_needed(trainer: type) -> Mapping[str, Any]:
-    """Find with which settings a trainer's advantages can be replaced; refuse others."""
-    for name in REPLACED:
-        home = next((one for one in inspect.getmro(trainer) if name in vars(one)), None)
-        if home is None or home.__module__ not in TRAINERS:
-            raise InputError(
-                f"with_baseline: {shown(trainer)} has a {name} that is not TRL's own; "
-                "give GRPOTrainer or RLOOTrainer, and derive from what is returned"
-            )
-    return TRAINERS[home.__module__]
 
 
 def read_baseline(
@@ -260,7 +242,11 @@ def with_baseline(
         InputError: These make no baseline, or the trainer is none of the two; making a
             trainer of the class raises it for settings that would undo the baseline.
     """
-    needed = settings_needed(trainer)
+    if (needed := TRAINERS.get(trainer.__module__)) is None:
+        raise InputError(
+            f"with_baseline: {shown(trainer)} is not TRL's own; give GRPOTrainer or "
+            "RLOOTrainer, and derive from what is returned"
+        )
     baseline = read_baseline(alpha, lam, weights, over)
     if num_generations is not None and not is_count(num_generations):
         given = shown(num_generations)

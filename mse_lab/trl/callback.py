@@ -12,7 +12,6 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from types import FrameType, MethodType
 from typing import Any
 
@@ -39,18 +38,8 @@ from mse_lab.run.advise import LARGEST_BLOCK
 from mse_lab.run.in_memory import borrow_subject
 from mse_lab.scores.module_hooks import replaced_forward
 
-# The version of TRL whose callbacks are known, and what is read of its settings.
-TRL_VERSION = "1.16"
-SETTINGS = (
-    *("num_generations", "num_iterations", "max_completion_length", "temperature"),
-    *("chat_template_kwargs", "generation_kwargs", "per_device_train_batch_size"),
-    *("gradient_accumulation_steps", "world_size", "torch_compile", "ddp_timeout", "seed"),
-)
-
-# Settings that change the law of completions, but for values that their rows call fine; and
-# arguments of `generate` that leave it as it is.
+# Settings that change the law of completions, but for values that their rows call fine.
 LAW = ("top_p", "top_k", "min_p", "repetition_penalty")
-HARMLESS = {"do_sample": (True,), "use_cache": (True, False)}
 
 # The share of a process group's time limit for which the others wait for a measurement.
 WAITED_SHARE = 0.5
@@ -194,7 +183,7 @@ class MSECallback(TrainerCallback):
 
     def _measure(self, args: Any, state: Any, given: Mapping[str, Any]) -> None:
         """Log the numbers of the live model; print its advice where that is new."""
-        refuse_trainer(args, given)
+        refuse_compiled(args, given["model"])
         step = state.global_step
         advice = make_advice(evidence := self._sample(args, state, given))
         self.measured += 1
@@ -259,35 +248,20 @@ def _print(text: str) -> None:
 
 def sampling_of(args: Any) -> dict[str, Any]:
     """Read how completions are drawn; refuse what changes their law."""
-    drawn_with = {
-        "max_new_tokens": args.max_completion_length,
-        "temperature": args.temperature,
-    }
-    known = HARMLESS | {name: (value,) for name, value in drawn_with.items()}
-    rows, given = TRAINERS["trl"].settings, [(name, getattr(args, name)) for name in LAW]
-    for name, value in [*given, *(args.generation_kwargs or {}).items()]:
-        if not (rows[name].allows(value) if name in LAW else value in known.get(name, ())):
-            raise InputError(
-                f"{name} = {shown(value)}: completions are not of the policy that is "
-                "differentiated, and cannot be measured; leave it out"
-            )
-    return drawn_with
-
-
-def refuse_trainer(args: Any, given: Mapping[str, Any]) -> None:
-    """Refuse a version of TRL, or a model, that cannot be measured.
-
-    `args` are the trainer's settings, `given` the arguments of a callback.
-    """
-    lacks = [name for name in (*SETTINGS, *LAW) if not hasattr(args, name)]
-    lacks += [name for name in ("model", "processing_class") if given.get(name) is None]
-    if lacks:
+    rows = TRAINERS["trl"].settings
+    law = {name: getattr(args, name) for name in LAW}
+    given = {name: one for name, one in law.items() if not rows[name].allows(one)}
+    for name, value in (given | (args.generation_kwargs or {})).items():
         raise InputError(
-            f"TRL {version('trl')} gives a callback no {lacks[0]}, as {TRL_VERSION} does; "
-            f"use GRPOTrainer or RLOOTrainer of trl=={TRL_VERSION}.*"
+            f"{name} = {shown(value)}: completions are not of the policy that is "
+            "differentiated, and cannot be measured; leave it out"
         )
-    model = given["model"]
-    # torch has no public name for a module that was compiled, in place or in a wrapper.
+    return {"max_new_tokens": args.max_completion_length, "temperature": args.temperature}
+
+
+def refuse_compiled(args: Any, model: Any) -> None:
+    """Refuse a model that was compiled, in place or in a wrapper, or will be."""
+    # torch has no public name for either.
     compiled = getattr(model, "_compiled_call_impl", None) is not None
     if compiled or hasattr(model, "_orig_mod") or args.torch_compile:
         raise InputError("a compiled model cannot be measured; do not compile it")
