@@ -18,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SCREENS = ROOT / "tests/screens"
 
 TYPED = {
-    "bare": [],
     "demo": ["demo"],
     "advise-tiny": ["advise", "tiny/base"],
     "advise-smollm2": ["advise", "smollm2/icl"],
