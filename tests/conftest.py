@@ -5,6 +5,7 @@ import json
 import sys
 import tempfile
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import HealthCheck, settings
@@ -12,7 +13,15 @@ from hypothesis import HealthCheck, settings
 import run_mse
 from log_makers import write_lines
 from models import ROWS, small_probe, write_checkpoint
-from simulated import alike_prompts, known_run
+from simulated import (
+    POPULATION,
+    advise_on,
+    choose,
+    make_design,
+    population,
+    sample,
+    with_gradient,
+)
 
 # The inputs are the same on every machine, and none fails for its seconds on a busy one.
 UNCHECKED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -84,13 +93,19 @@ def checkpoint(tmp_path_factory):
 @pytest.fixture(scope="session")
 def known():
     """A population, the pools of a run on it, and its advice."""
-    return known_run()
+    rng = np.random.default_rng(0)
+    design = population(rng)
+    pools = sample(design, rng, blocks=4, largest=64)
+    return design, pools, advise_on(pools)
 
 
 @pytest.fixture(scope="session")
 def alike():
-    """A population whose prompts share the gradient."""
-    return alike_prompts()
+    """A population whose prompts share the gradient: c1 = 0."""
+    design = make_design(np.random.default_rng(2), prompts=POPULATION)
+    # Elsewhere the scores that a given gradient needs would be huge.
+    design = choose(design, design.moments().variance > 0.1)
+    return with_gradient(design, 0.2)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ dimensions and rewards; right completions have smaller scores, as in language mo
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -18,7 +17,6 @@ from mse_lab.config.training import DEFAULT
 from mse_lab.mse.constants import Constants, find_constants
 from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.mse.pools import Pools
@@ -61,10 +59,6 @@ class Design:
             variance=self.mean((rewards - value[:, None]) ** 2),
             gradient2=(self.gradient_PD**2).sum(-1),
         )
-
-    def mse(self, name, size):
-        """Exact aggregate MSE, (1/P^2) sum_x MSE(x)."""
-        return float(LAWS[name](self.moments(), size).sum() / self.prompts**2)
 
     def draw(self, rng, reference, blocks, largest):
         """Draw what a run would leave: pools of `blocks` blocks of `largest`."""
@@ -314,24 +308,6 @@ def sample(design, rng, reference=256, blocks=2, largest=16):
     """Draw the prompts of a run, and its pools."""
     index = rng.integers(0, design.prompts, PROMPTS)
     return choose(design, index).draw(rng, reference, blocks, largest)
-
-
-@cache
-def known_run():
-    """A population, the pools of one run on it, and the advice."""
-    rng = np.random.default_rng(0)
-    design = population(rng)
-    pools = sample(design, rng, blocks=4, largest=64)
-    return design, pools, advise_on(pools)
-
-
-@cache
-def alike_prompts():
-    """Prompts that share the gradient: c1 = 0."""
-    design = make_design(np.random.default_rng(2), prompts=POPULATION)
-    # Elsewhere the scores that a given gradient needs would be huge.
-    design = choose(design, design.moments().variance > 0.1)
-    return with_gradient(design, 0.2)
 
 
 class _OneSample:

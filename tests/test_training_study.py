@@ -156,6 +156,13 @@ def test_a_step_is_algorithm_1s(settings_of, estimator, size):
     assert (found.step / ETA - expected).norm() < 1e-6 * expected.norm()
 
 
+def test_adamws_step_size_is_its_learning_rate(settings_of):
+    """Its first step is the rate in every coordinate that has a gradient."""
+    run = Run("adamw", "grpo", 8, 4, 0.01, 3)
+    moved = Watched(settings_of(steps=[1]), run).step.abs()
+    assert moved.max() == pytest.approx(0.01, rel=1e-3)
+
+
 def test_prompts_that_trl_reads_otherwise_are_refused(settings_of):
     task = Task(settings_of(steps=[1]))
     trainer = make_trainer(task, Run("sgd", "grpo", 8, 4, ETA, 3), "unused")

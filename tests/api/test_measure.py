@@ -1,5 +1,7 @@
 """The public door: arrays to answers, without a model."""
 
+from dataclasses import replace
+
 import pytest
 
 import mse_lab
@@ -54,3 +56,18 @@ def test_everything_comes_from_the_arrays(arrays):
 def test_what_cannot_be_used_is_named(arrays, changes, words):
     with pytest.raises(InputError, match=words):
         mse_lab.analyse(arrays, **({"group_sizes": SIZES} | changes))
+
+
+def test_two_runs_of_one_name_share_nothing_by_chance(arrays):
+    """Only what bears the same name is paired."""
+    one, other = (
+        mse_lab.analyse(arrays, group_sizes=[4], name=name) for name in ("a", "b")
+    )
+    mine, theirs = (
+        next(iter(result.points.values()))[0].statistic() for result in (one, other)
+    )
+    assert (mine - mine).error == 0
+    assert (mine - theirs).spread.variance == pytest.approx(2 * mine.spread.variance)
+    same = replace(other, name="a")
+    paired = next(iter(same.points.values()))[0].statistic()
+    assert (mine - paired).error == 0

@@ -38,6 +38,7 @@ def test_as_a_module():
         (["--help"], ["numpy", "pydantic", "yaml"]),
         (["--version"], ["numpy", "pydantic", "yaml"]),
         ([], ["numpy", "pydantic", "yaml"]),
+        (["demo"], ["torch", "transformers"]),
     ],
 )
 def test_what_only_looks_imports_nothing_heavy(words, heavy):

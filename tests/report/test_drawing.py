@@ -6,7 +6,15 @@ from matplotlib.figure import Figure
 
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS
-from mse_lab.report.drawing import STYLES, label_plainly, reach, save_figure, styles_of
+from mse_lab.report.drawing import (
+    STYLES,
+    Style,
+    draw_line,
+    label_plainly,
+    reach,
+    save_figure,
+    styles_of,
+)
 
 
 def test_an_interval_that_misses_its_point():
@@ -48,3 +56,9 @@ def test_axes_have_plain_numbers(ends, labels):
 def test_another_suffix_is_refused_before_anything_is_drawn(tmp_path):
     with pytest.raises(InputError, match=r"one of \.png, \.pdf, \.svg"):
         save_figure(None, tmp_path / "figure.gif")
+
+
+def test_one_group_size_is_seen():
+    panel = Figure().add_subplot()
+    draw_line(panel, [4], np.array([[2.0, 1.0, 3.0]]), Style("0.5", "", "one"))
+    assert panel.lines[0].get_marker() == "_"
