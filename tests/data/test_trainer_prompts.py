@@ -70,19 +70,3 @@ def test_a_reward_of_trls_form_gets_the_columns():
     assert (seen["problem"], seen["prompts"]) == (["mine"], ["0 + 1 ="])
     assert (seen["answer"], seen["trainer_state"]) == ([1], "state")
     assert not {"prompt", "completion"} & {*seen}
-
-
-def test_a_reward_of_a_chat_gets_messages():
-    def reward(completions, prompts):
-        assert prompts == [CHAT]
-        assert completions == [[{"role": "assistant", "content": "2"}]]
-        return [1]
-
-    assert rewards(reward, {"prompt": CHAT}, "2") == [1]
-
-
-def test_a_reward_of_text_and_row_gets_its_own_row():
-    def reward(text, row):
-        return len(row["problem"]) * (text == str(row["answer"]))
-
-    assert rewards(reward, ROWS[1], "2", "3") == [4, 0]

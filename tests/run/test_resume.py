@@ -10,34 +10,6 @@ from mse_lab.results import shards
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run import run_probe
 
-REWARD = "def reward(text, row):\n    row['answer'] = 0\n    return {}\n"
-
-
-@pytest.fixture
-def own_reward(tmp_path, monkeypatch):
-    """Return a function that writes a reward of one's own, as a new start finds it."""
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-
-    def write(value):
-        (tmp_path / "theirs.py").write_text(REWARD.format(value))
-        sys.modules.pop("theirs", None)
-
-    return write
-
-
-def test_two_rewards_are_not_mixed(own_reward, write_probe, tmp_path, refused):
-    own_reward("len(text) % 2")
-    path, out = write_probe(reward="theirs:reward"), ("--out", tmp_path / "out")
-    assert run_mse.main(["run", str(path), *map(str, out)]) == 0
-    own_reward("1 - len(text) % 2")
-    said = refused("run", path, *out)
-    assert "another configuration (it began with another reward)" in said
-    assert "start over with --fresh" in said
-    assert run_mse.main(["run", str(path), *map(str, out), "--fresh"]) == 0
-    own_reward("0.5")
-    assert "it began with another reward" in refused("run", path, *out)
-
 
 def test_what_was_made_of_a_run_stays_where_that_is_measured_again(write_probe, tmp_path):
     """As of committed tables; of what lies there without any, it is another run's."""

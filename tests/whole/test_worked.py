@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import run_mse
 from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
@@ -101,17 +100,3 @@ def test_both_checkpoints_are_made_and_scored(tmp_path, capsys):
     rows = capsys.readouterr().out.splitlines()
     assert [row.split()[1] for row in rows[2:]] == ["base", "instruct", "icl"]
     assert all("| 100.0% |" in row for row in rows[2:])  # All are cut.
-
-
-@pytest.mark.parametrize("probe", ["worked/icl", "lenient/base"])
-def test_probes_run_at_a_small_size(probe, tmp_path, capsys):
-    settings = (
-        "prompts.limit=1",
-        "pool.reference=32",
-        "pool.replicate=16",
-        "group_sizes=[4, 8]",
-        "interval.resamples=100",
-    )
-    words = [word for one in settings for word in ("--set", one)]
-    assert run_mse.main(["run", probe, *words, "--out", str(tmp_path)]) == 0
-    assert (tmp_path / probe / "mse.csv").exists()
