@@ -1,4 +1,4 @@
-"""Formatting: numbers, intervals, shares, times, sizes and tables as people read them.
+"""Formatting: numbers, intervals, shares and times as people read them.
 
 An interval is (value, low, high). Screens, files and the page show it as `1.08 (1.06 to
 1.11)`, with the digits that its width justifies. A number that is none is not shown:
@@ -10,14 +10,13 @@ An interval is (value, low, high). Screens, files and the page show it as `1.08 
   where that is more than 100 times the share.
 - A share below 0.01% is `under 0.01%`. Shares and multiples have no powers of ten.
 - Numbers of one prompt have no interval: their ends are NaN.
-- Times and bytes have their own functions, for they change units with their size. Counts
-  are whole, with a comma for thousands, and settings stand as they were typed.
+- Times have their own function, for they change units with their size. Counts are whole,
+  with a comma for thousands, and settings stand as they were typed.
 """
 
 import math
 import re
 import textwrap
-from collections.abc import Sequence
 
 WithEnds = tuple[float, float, float]
 
@@ -34,8 +33,6 @@ VAGUE_FACTOR, NEAR_FACTOR = 100, 10
 WIDEST, LEAST_SHARE = 0.95, 1e-4
 
 LEAST_TIMES, MOST_TIMES = 1e-3, 1e6
-
-BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
 
 EXPONENT = re.compile(r"(?<=\d)e([+-]\d+)\b")
 
@@ -230,17 +227,6 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def byte_size(count: float) -> str:
-    """Write a number of bytes in the unit that leaves two or three digits.
-
-    >>> byte_size(71.4e9), byte_size(512)
-    ('71 GB', '0.51 kB')
-    """
-    name = next((name for name, size in BYTES.items() if count >= size), "kB")
-    scaled = count / BYTES[name]
-    return f"{scaled:.0f} {name}" if scaled >= 10 else f"{scaled:.2g} {name}"
-
-
 def wrap(text: str, width: int = WIDTH, indent: int = 0) -> str:
     """Break a text into lines for a terminal at its spaces; no word is cut.
 
@@ -254,27 +240,4 @@ def wrap(text: str, width: int = WIDTH, indent: int = 0) -> str:
         subsequent_indent=" " * indent,
         break_long_words=False,
         break_on_hyphens=False,
-    )
-
-
-def table(rows: Sequence[Sequence[str]], heads: Sequence[str] = (), align: str = "") -> str:
-    """Lay out rows of texts, all of one length, as aligned columns, two spaces apart.
-
-    `align` has `<` or `>` for each column, to the left or to the right; by default the
-    first column is aligned to the left, the others to the right.
-
-    >>> print(table([["rloo", "4"], ["vanilla", "16"]], ["estimator", "G"]))
-    estimator   G
-    rloo        4
-    vanilla    16
-    """
-    lines = [heads, *rows] if heads else list(rows)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    sides = align or "<" + ">" * (len(widths) - 1)
-    return "\n".join(
-        "  ".join(
-            f"{cell:{side}{width}}"
-            for cell, side, width in zip(line, sides, widths, strict=True)
-        ).rstrip()
-        for line in lines
     )

@@ -13,7 +13,6 @@ from mse_lab.formatting import (
     number,
     percent,
     share,
-    table,
     times,
     with_interval,
 )
@@ -100,8 +99,3 @@ def test_a_share_of_anything_is_not_known(ends):
     low, value, high = sorted(ends)
     unknown = percent((value, low, high)) == "not known"
     assert unknown == (high - low > 0.95)
-
-
-def test_columns_of_a_table_are_aligned():
-    assert table([["a", "12"], ["bc", ""]], align="><") == " a  12\nbc"
-    assert table([["a", "12"]], ["name", "G"]) == "name   G\na     12"

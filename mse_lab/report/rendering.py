@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from mse_lab.formatting import WIDTH, table, wrap
+from mse_lab.formatting import WIDTH, wrap
 
 PAGES = Environment(
     loader=PackageLoader("mse_lab.report"),
@@ -30,8 +30,20 @@ class Part(NamedTuple):
     sentences: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     heads: Sequence[str] = ()
-    align: str = ""  # As in `formatting.table`; by default all to the left.
+    align: str = ""  # `<` or `>` for each column; by default all to the left.
     figures: Sequence[Markup] = ()  # On a page only.
+
+
+def _align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Lay out rows of texts as columns, two spaces apart, a line each."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}"
+            for cell, side, width in zip(row, sides, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _blocks(rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
@@ -59,13 +71,12 @@ def _table(part: Part, width: int, margin: int) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     start = sum(widths[:-1]) + 2 * (len(widths) - 1)
     if sides[-1] == "<" and start <= width // 2:
-        return [wrap(line, width, start) for line in table(rows, align=sides).splitlines()]
+        return [wrap(line, width, start) for line in _align(rows, sides)]
     lines = []
     for block in _blocks(rows, width):
         cells = [[row[column] for column in block] for row in rows]
-        align = "".join(sides[column] for column in block)
-        laid = table(cells, align=align).splitlines()
-        lines += [wrap(line, width, 4) for line in laid]
+        some = "".join(sides[column] for column in block)
+        lines += [wrap(line, width, 4) for line in _align(cells, some)]
     return lines
 
 

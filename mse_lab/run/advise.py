@@ -13,12 +13,13 @@ from itertools import chain, takewhile
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import ByteSize
 
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.first_prompt import describe_completion
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
-from mse_lab.formatting import byte_size, with_interval
+from mse_lab.formatting import with_interval
 from mse_lab.mse.loss import completions_needed
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
@@ -265,8 +266,9 @@ def sample_until(
         line.write(subject.first_prompt)
         blocks = chain.from_iterable(possible[-1].items(order))
         kept = kept_bytes(subject.policy.size, (end - start for _, start, end in blocks))
+        kept_most = ByteSize(kept).human_readable(decimal=True)
         ends = f"drawing ends with the verdict, or at {most:,} completions"
-        line.write(lambda: [f"{ends}, {byte_size(kept)} of scores at most"])
+        line.write(lambda: [f"{ends}, {kept_most} of scores at most"])
         lengths = list(map(len, subject.tokens))
         drawn = processes.agree(partial(_drawn_before, possible, order, store), int)
         for look in takewhile(deadline.allows, possible[drawn:]):

@@ -17,7 +17,6 @@ from pydantic import ByteSize, TypeAdapter
 
 from mse_lab.config.schema import Probe
 from mse_lab.errors import InputError
-from mse_lab.formatting import byte_size
 from mse_lab.policy.policy import Policy
 from mse_lab.run.footprint import Footprint, measure_footprint
 from mse_lab.scores.factors import SLICE_BYTES
@@ -223,11 +222,13 @@ def plan_memory(
     most = probe.model.batch or max(probe.pool.reference, probe.pool.replicate)
     memory = Memory(budget, footprint, group, most, missing)
     if wanted is not None and not memory.fits:
-        fixed = footprint.weights + 3 * footprint.gradient
+        least, more = (
+            ByteSize(count).human_readable(decimal=True)
+            for count in (footprint.weights + 3 * footprint.gradient, footprint.kept)
+        )
         raise InputError(
             f"model.memory = {wanted}: too little; the weights and three vectors of their "
-            f"gradients take {byte_size(fixed)}, one completion "
-            f"{byte_size(footprint.kept)}; raise it"
+            f"gradients take {least}, one completion {more}; raise it"
         )
     return memory
 
