@@ -420,7 +420,7 @@ def test_a_run_is_the_same_after_another_one(settings_of):
 def test_a_training_that_is_watched_is_the_same(settings_of):
     """And a look has the best baseline of the policy as it is then."""
     run, task = Run("sgd", "a", 8, 4, 0.3, 1), Task(settings_of(baselines=NAMED))
-    along = Along(study="", step_size=0.3, seeds=[1], every=2, completions=384)
+    along = Along(study="", step_size=0.3, seeds=[1], every=2, completions=144)
     ends = []
     for callbacks in ([], [watching := Watch(task, run, along)]):
         task.restart()

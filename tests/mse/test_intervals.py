@@ -20,7 +20,7 @@ from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.results.warnings import warn_of_few_degrees
 from truths import Truth
 
-LEVEL, TRIALS, SIZES = 0.95, 200, (4, 64)
+LEVEL, TRIALS, SIZES = 0.95, 160, (4, 64)
 
 UNBIASED = ("vanilla", "grpo", "oracle")
 # Of which prompts the errors of which estimators are asked.
@@ -103,7 +103,7 @@ def test_student_tails_are_needed():
 
 @pytest.mark.parametrize("name", CASES)
 def test_law_and_replicates_disagree_at_the_nominal_rate(name):
-    """At most 10% of 200 runs below 0.05, none below 1e-4; false alarm about 3e-3 each."""
+    """At most 10% of 160 runs below 0.05, none below 1e-4; false alarm about 3e-3 each."""
     p_values = runs_of(name)["mse", "grpo", 4][:, 3]
     assert (p_values < 0.05).mean() < 0.1
     assert p_values.min() > 1e-4
