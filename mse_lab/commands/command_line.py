@@ -46,7 +46,13 @@ def existing_runs(names: Sequence[str]) -> list[Path]:
     for name, run in ((name, find_run(name)) for name in names):
         if not run.exists():
             places = RESULTS, ROOT / "results", EXAMPLES
-            known = sorted({run for place in places for run in finished_runs(place)})
+            known = sorted(
+                {
+                    table.parent.relative_to(place).as_posix()
+                    for place in places
+                    for table in place.rglob("mse.csv")
+                }
+            )
             raise InputError(f"{shorten(name)}: no finished run; {nearest(name, known)}")
     return [find_run(name) for name in names]
 
@@ -69,13 +75,6 @@ def say_changes(changes: "Sequence[Changes]", *, as_json: bool = False) -> None:
     for each in changes:
         if each.changed:
             print(each.changed, file=sys.stderr if as_json else sys.stdout)
-
-
-def finished_runs(results: Path) -> list[str]:
-    """Name the runs in a folder of results, by their probes."""
-    return [
-        path.parent.relative_to(results).as_posix() for path in results.rglob("mse.csv")
-    ]
 
 
 def output_folder(run: Path) -> Path:

@@ -11,13 +11,7 @@ from typing import Any
 
 from mse_lab.answers.advice import Advice
 from mse_lab.config.trainers import TRAINERS
-from mse_lab.formatting import (
-    NONE,
-    NOT_KNOWN,
-    number,
-    share,
-    with_interval,
-)
+from mse_lab.formatting import NONE, NOT_KNOWN, number, share, with_interval
 from mse_lab.mse.bounds import fewest_seen, rarest_seen
 from mse_lab.mse.rule import Stopped
 from mse_lab.report.ladder_report import (
@@ -205,17 +199,14 @@ def say_drawn(advice: Advice) -> str:
 def say_level(advice: Advice) -> str:
     """Say of which prompts the verdict is true."""
     if advice.population is not None:
-        words = OF_A_SET.format(size=advice.population, measured=_measured(advice))
+        measured = "all" if advice.prompts == advice.population else advice.prompts
+        words = OF_A_SET.format(size=advice.population, measured=measured)
         fewest = fewest_seen(advice.prompts, advice.population)
         return words + (OF_THE_OTHERS.format(fewest=fewest) if fewest > 1 else ".")
     sampled = advice.stopped is not None
     rarest = rarest_seen(advice.prompts, looked=sampled)
     form = OF_SAMPLES if sampled else OF_RUNS
     return form.format(level=advice.level, rarest=rarest, prompts=advice.prompts)
-
-
-def _measured(advice: Advice) -> str:
-    return "all" if advice.prompts == advice.population else str(advice.prompts)
 
 
 def say_noise(advice: Advice) -> str:
@@ -276,16 +267,10 @@ def say_best(advice: Advice) -> str:
     return f"{begin} {size}{more if advice.unbounded else ''}."
 
 
-def warnings_of(advice: Advice) -> list[str]:
-    """Give the warnings that come before the advice, a sentence each."""
-    if advice.gradient2.low <= 0:
-        return [GRADIENT_UNKNOWN, *advice.warnings]
-    return list(advice.warnings)
-
-
 def advice_parts(advice: Advice) -> list[Part]:
     """List the parts of an advice; where a built-in check failed only that."""
-    warnings = Part(sentences=[f"warning: {text}" for text in warnings_of(advice)])
+    texts = [*[GRADIENT_UNKNOWN] * (advice.gradient2.low <= 0), *advice.warnings]
+    warnings = Part(sentences=[f"warning: {text}" for text in texts])
     if not advice.held:
         return [Part(sentences=[advice_headline(advice)]), warnings]
     answer = [advice_headline(advice), say_batch(advice), say_setting(advice)]

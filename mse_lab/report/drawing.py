@@ -98,15 +98,6 @@ def colours_of(runs: int) -> list[str]:
     return list(sns.color_palette([_PALETTE[place] for place in _RUNS], runs).as_hex())
 
 
-def reach(intervals: Floats) -> Floats:
-    """How far intervals, rows of (value, low, high), reach below and above their points.
-
-    An interval that misses its point, as at a level near zero, reaches zero on that side.
-    """
-    value, low, high = intervals.T
-    return np.maximum([value - low, high - value], 0)
-
-
 def draw_line(
     axes: Axes, sizes: ArrayLike, intervals: Floats, style: Style, *, band: bool = True
 ) -> None:

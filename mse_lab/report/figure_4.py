@@ -10,6 +10,7 @@ drawn with the bands of their intervals.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,7 +25,6 @@ from mse_lab.report.drawing import (
     label_plainly,
     legend_above,
     name_sizes,
-    reach,
     styles_of,
 )
 from mse_lab.results.analysis import Analysis
@@ -65,20 +65,13 @@ class PanelRow(NamedTuple):
     points: str  # The column that is drawn as points.
     law: str  # The column that is drawn as lines.
     label: str  # That of the vertical axis.
-    empty: str  # What is said where there is nothing to draw.
 
 
 FIGURE_ROWS = (
-    PanelRow(
-        "mse", "law", "MSE of the gradient", "No error above zero,\nso nothing to draw."
-    ),
-    PanelRow(
-        "ratio",
-        "law_ratio",
-        "Ratio to oracle",
-        "Nothing to set in\nproportion to the oracle.",
-    ),
+    PanelRow("mse", "law", "MSE of the gradient"),
+    PanelRow("ratio", "law_ratio", "Ratio to oracle"),
 )
+NOTHING = "Nothing above zero,\nso nothing to draw."
 
 
 def title_of(name: str) -> str:
@@ -112,11 +105,13 @@ def _draw_curve(
     if line.empty:
         line, dashes = points[row.points], ":"
     axes.plot(line.index, line, dashes, color=style.colour, lw=0.9, zorder=2)
-    intervals = points.to_numpy()
+    value, low, high = points.to_numpy().T
+    # An interval that misses its point, as at a level near zero, reaches zero on that side.
+    reach = np.maximum([value - low, high - value], 0)
     settings = {"color": style.colour, "marker": style.mark, "label": style.label} | POINTS
     settings["markeredgecolor"] = ink(0)
     places = points.index.to_numpy() * beside
-    axes.errorbar(places, intervals[:, 0], yerr=reach(intervals), **settings)
+    axes.errorbar(places, value, yerr=reach, **settings)
 
 
 def _drawable(curves: pd.DataFrame, row: PanelRow) -> pd.DataFrame:
@@ -136,7 +131,7 @@ def _draw_curves(
     name_sizes(axes, sizes)
     drawable = _drawable(curves, row)
     if drawable.empty:
-        axes.text(0.5, 0.5, row.empty, transform=axes.transAxes, ha="center", va="center")
+        axes.text(0.5, 0.5, NOTHING, transform=axes.transAxes, ha="center", va="center")
         return
     names = list(dict.fromkeys(drawable.index.get_level_values(0)))
     for name in dict.fromkeys(curves.index.get_level_values(0)):
@@ -175,11 +170,8 @@ def compose(runs: Sequence[Tables | Analysis]) -> Figure:
     """Compose a column for each run; the ratios' row is left out where no run has any."""
     curves = [find_curves(run) for run in runs]
     styles = styles_of(dict.fromkeys(name for curve in curves for name, _ in curve.index))
-    rows = (
-        FIGURE_ROWS
-        if any(len(_drawable(curve, FIGURE_ROWS[1])) for curve in curves)
-        else FIGURE_ROWS[:1]
-    )
+    ratios = any(len(_drawable(curve, FIGURE_ROWS[1])) for curve in curves)
+    rows = FIGURE_ROWS[: 1 + ratios]
     heights = HEIGHTS[: len(rows)]
     size = (BESIDE + PANEL_WIDTH * len(curves), ABOVE + sum(heights))
     figure = Figure(figsize=size, layout="constrained")

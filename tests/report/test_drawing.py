@@ -1,4 +1,4 @@
-"""Drawing: one look an estimator, intervals that miss their points, labels of axes."""
+"""Drawing: one look an estimator, labels of axes."""
 
 import numpy as np
 import pytest
@@ -11,17 +11,9 @@ from mse_lab.report.drawing import (
     Style,
     draw_line,
     label_plainly,
-    reach,
     save_figure,
     styles_of,
 )
-
-
-def test_an_interval_that_misses_its_point():
-    """Of [2, 3] about 1 only the upper end is above the point, 2 away."""
-    below, above = reach(np.array([[1.0, 2.0, 3.0], [1.0, 0.5, 2.0]]))
-    assert below.tolist() == [0.0, 0.5]
-    assert above.tolist() == [2.0, 1.0]
 
 
 def test_each_estimator_has_one_look():
