@@ -234,7 +234,7 @@ def cover_of_advice() -> Iterable[Row]:
             rows = some[some.kind == kind].groupby("prompts")[["held", "runs"]].sum()
             cells.append(over_populations(100 * rows.held / rows.runs, worst=pd.Series.min))
         yield {
-            "number": kind.replace("||", "\u2016"),
+            "number": kind.replace("||g||^2", "\u2016g\u2016\u00b2"),
             "no rare kind: average (least)": cells[0],
             "a kind of 1 in 20 to 1 in 100": cells[1],
         }

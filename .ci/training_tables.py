@@ -230,7 +230,7 @@ def training_in_short() -> Iterable[Row]:
     """Give what trainings gained over GRPO-type's at G = 8, a study a row."""
     for study, words in STUDIES.items():
         of_arm = {(row["arm"], row["G"]): row for row in trained_arms(study)}
-        others = {"no baseline": ("vanilla", "1"), "size alone, 4": ("GRPO-type", "4")}
+        others = {"vanilla": ("vanilla", "1"), "size alone, 4": ("GRPO-type", "4")}
         steps = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml").steps
         one = constant_of(study)
         yield {
