@@ -150,17 +150,25 @@ STUDIES = {
     "smollm2-base": "SmolLM2, `base`, N = 32",
 }
 
+# Arms that were declared later, of the same runs of the base.
+LATER = {"tiny-sgd": ["tiny-sgd-rest"]}
+
 
 def trained_arms(study: str) -> Iterable[Row]:
     """Give what a declared study of baselines found at its end, an arm a row.
 
     Each arm has the rate at which it gains most on trained prompts, for both columns.
     """
-    folder = f"training-baseline-{study}"
     keys = ["estimator", "group_size", "step"]
+    parts = [study, *LATER.get(study, ())]
+
+    def gains(name: str) -> pd.DataFrame:
+        tables = [read(f"training-baseline-{part}/{name}.csv") for part in parts]
+        return pd.concat(tables).drop_duplicates(keys)  # All have the same base.
+
     tables = {
-        "trained prompts": read(f"{folder}/comparison.csv"),
-        "held-out prompts": read(f"{folder}/comparison-unseen-same.csv"),
+        "trained prompts": gains("comparison"),
+        "held-out prompts": gains("comparison-unseen-same"),
     }
     arms = tables["trained prompts"].sort_values("predicted_gain_ratio", kind="stable")
     last = arms.query("step == step.max() and estimator != 'constant-clipped'")
