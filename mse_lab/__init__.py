@@ -50,7 +50,7 @@ K blocks of the largest group, T tokens, D parameters.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mse_lab.version import VERSION as __version__
+from mse_lab.project import VERSION as __version__
 
 if TYPE_CHECKING:
     from mse_lab.api.measure import advise, analyse, measure

@@ -1,4 +1,6 @@
-"""Where the project lies: its probes and results are used if the working folder has none.
+"""The project: its version, and where it lies.
+
+Its probes and results are used if the working folder has none.
 
 A wheel brings the demo's run alone; probes and committed results are in the clone.
 """
@@ -9,3 +11,5 @@ _PACKAGE = Path(__file__).resolve().parent
 
 PROJECT = _PACKAGE.parent
 EXAMPLES = _PACKAGE / "examples"
+
+VERSION = "0.2.0"

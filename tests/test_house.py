@@ -13,12 +13,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = {"records", "config", "data"}
-GROUND = {"errors", "arrays", "console", "version", "formatting", "project"}
+GROUND = {"errors", "arrays", "console", "formatting", "project"}
 
 # What each folder may import, from the ground up.
 MAY_IMPORT = {
     "errors": set(),
-    "version": set(),
     "project": set(),
     "arrays": set(),
     "formatting": set(),
@@ -35,7 +34,7 @@ MAY_IMPORT = {
     "logs": GROUND | DATA | {"mse"},
     "answers": GROUND | DATA | {"estimators", "mse", "results"},
     "report": GROUND | DATA | {"estimators", "mse", "results", "answers", "logs"},
-    "": {"errors", "version", "api.measure", "api.result", "api.rollouts"},
+    "": {"errors", "project", "api.measure", "api.result", "api.rollouts"},
 }
 MAY_IMPORT["api.result"] = GROUND | {"answers", "results", "report"}
 MAY_IMPORT["api.result"] |= {"config.training"}

@@ -20,9 +20,11 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print and write the verdicts."""
+    from mse_lab.answers.claims import claims_table
     from mse_lab.answers.statements import judge_runs
-    from mse_lab.report.claims_report import claims_screen, write_claims
+    from mse_lab.report.claims_report import claims_screen
     from mse_lab.results.finished_run import read_run
+    from mse_lab.results.folder import ResultsFolder
 
     folders = existing_runs(arguments.runs)
     runs = [read_run(folder) for folder in folders]
@@ -31,6 +33,7 @@ def execute(arguments: Namespace) -> int:
     print(claims_screen(judged))
     for made_of, run in zip(folders, runs, strict=True):
         folder = output_folder(made_of)
-        write_claims(folder, run.name, judged)
+        about_run = [claim for claim in judged if run.name in claim.runs]
+        ResultsFolder(folder).write("claims.csv", claims_table(about_run))
         print(f"{folder}: claims.csv (reasons, by group size) written")
     return 0

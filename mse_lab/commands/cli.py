@@ -9,7 +9,7 @@ from itertools import takewhile
 from mse_lab.commands.command_line import Parser
 from mse_lab.console import COMMAND_NAME, exit_status_of
 from mse_lab.errors import nearest, shorten
-from mse_lab.version import VERSION
+from mse_lab.project import VERSION
 
 # Modules of `commands`, each with `HELP`, `add_arguments` and `execute`.
 COMMANDS = {

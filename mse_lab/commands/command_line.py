@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 ROOT, RESULTS = PROJECT, Path("results")
 
-# Bounds of arguments; a larger value is a typing mistake.
-LARGEST_SIZE, LARGEST_BUDGET = 4096, 10**12
-MOST_TOKENS = 2**31 - 1
-MOST_PROCESSES = 256
+LARGEST_SIZE = 4096  # Of groups; a larger one is a typing mistake.
 
 
 def find_run(name: str) -> Path:
@@ -120,9 +117,9 @@ def whole(what: str, low: int, high: int, example: int) -> Callable[[str], int]:
 
 group_size = whole(f"group size from 2 to {LARGEST_SIZE}", 2, LARGEST_SIZE, 8)
 any_group_size = whole("group size", 1, LARGEST_SIZE, 8)
-completions = whole("number of completions", 1, LARGEST_BUDGET, 1024)
-max_tokens = whole("number of tokens", 1, MOST_TOKENS, 256)
-processes = whole("number of processes", 1, MOST_PROCESSES, 2)
+completions = whole("number of completions", 1, 10**12, 1024)
+max_tokens = whole("number of tokens", 1, 2**31 - 1, 256)
+processes = whole("number of processes", 1, 256, 2)
 
 
 # Arguments that several commands take.

@@ -1,7 +1,6 @@
-"""The paper's statements, written: a screen, and the table of a run."""
+"""The paper's statements on a screen and on a page."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -9,12 +8,10 @@ from mse_lab.answers.claims import (
     Claim,
     ClaimVerdict,
     Statement,
-    claims_table,
     last_name,
 )
 from mse_lab.answers.statements import LAW_FACTOR
 from mse_lab.report.rendering import Part, as_text
-from mse_lab.results.folder import ResultsFolder
 
 # How the first word of a statement's name is written on the screen.
 ABBREVIATIONS = {
@@ -87,9 +84,3 @@ def claims_parts(claims: Sequence[Claim]) -> Iterator[Part]:
 def claims_screen(claims: Sequence[Claim]) -> str:
     """Put the verdicts on one screen: a line a statement, and the runs if several."""
     return as_text([*claims_parts(claims)])
-
-
-def write_claims(folder: Path, run: str, claims: Sequence[Claim]) -> None:
-    """Write `claims.csv` into a folder: the claims about one run, by its name."""
-    about_run = [claim for claim in claims if run in claim.runs]
-    ResultsFolder(folder).write("claims.csv", claims_table(about_run))

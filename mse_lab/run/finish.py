@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from mse_lab.project import VERSION
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import (
     INVARIANCE,
@@ -37,7 +38,6 @@ from mse_lab.results.warnings import (
 )
 from mse_lab.run.subject import Subject
 from mse_lab.scores import sketches
-from mse_lab.version import VERSION
 
 
 class Outcome(NamedTuple):

@@ -44,16 +44,6 @@ def advice(known):
     return replace(known[2], ladder=(yours, *rows))
 
 
-@pytest.mark.parametrize("completions", [None, 1024])
-def test_the_answer_stands_before_the_details(advice, completions):
-    """At most 14 lines of 80 columns, then a line of none."""
-    text = advice_text(replace(advice, completions_per_step=completions)).splitlines()
-    assert max(map(len, text)) <= 80
-    assert text.index("") <= 14
-    rows = [line.partition(":")[0] for line in text[: text.index("")]]
-    assert {"yours", "size", "trainer", "best"} <= {*rows}
-
-
 VERL = {"trainer": "verl", "actor_rollout_ref.rollout.n": 8}
 TRAININGS = [
     {},

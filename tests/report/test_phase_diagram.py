@@ -104,14 +104,6 @@ def test_the_command_draws_beside_the_first_run(folder, pools, capsys):
     assert all(one.stat().st_size > 5000 for one in written)
 
 
-def test_the_same_tables_give_the_same_bytes(folder, tmp_path):
-    for suffix in ("pdf", "svg"):
-        paths = [tmp_path / f"{name}.{suffix}" for name in ("one", "two")]
-        for path in paths:
-            run_mse.main(["figure", "--phase", str(folder), "--out", str(path)])
-        assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
 def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
     results = ResultsFolder(tmp_path)
     numbers = ["mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
@@ -122,9 +114,3 @@ def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
     prompts = {"prompt": ["a"], "category": "", "value": 0.5}
     write_file(results.file("prompts.csv"), pd.DataFrame(prompts))
     assert "prompts.csv lacks" in refused("figure", "--phase", str(tmp_path))
-
-
-def test_a_run_without_noise_is_drawn(pools, tmp_path):
-    """All completions of all prompts are wrong: nothing to compare, and no place."""
-    folder = write_run(tmp_path / "none", with_rewards(pools, np.zeros_like))
-    assert run_mse.main(["figure", "--phase", str(folder)]) == 0
