@@ -36,15 +36,7 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.data.new_probe import Wanted, write_new
     from mse_lab.formatting import wrap
 
-    given = {"problem": arguments.problem, "answer": arguments.answer}
-    wanted = Wanted(
-        fields={field: column for field, column in given.items() if column is not None},
-        reward=arguments.reward,
-        chat=arguments.chat,
-        max_tokens=arguments.max_tokens,
-        template=arguments.template,
-    )
-    said = write_new(arguments.model, arguments.prompts, arguments.out, ROOT, wanted)
-    for line in said.splitlines():
+    wanted = Wanted(*(getattr(arguments, name) for name in Wanted._fields))
+    for line in write_new(arguments.model, arguments.prompts, arguments.out, ROOT, wanted):
         print(wrap(line, indent=6))
     return 0

@@ -35,8 +35,13 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def written(model="my-model", prompts="sums.jsonl", out=None, **wanted):
-    write_new(model, prompts, out and Path(out), ROOT, Wanted(**wanted))
+def said(prompts="sums.jsonl", out=None, model="my-model", **wanted):
+    lines = write_new(model, prompts, out and Path(out), ROOT, Wanted(**wanted))
+    return "\n".join(lines)
+
+
+def written(prompts="sums.jsonl", out=None, **wanted):
+    said(prompts, out, **wanted)
     return load_probe(Path(out or "my-model.yaml"))
 
 
@@ -104,10 +109,6 @@ def test_the_reward_is_one_that_a_completion_can_meet(answers, chosen):
 )
 def test_a_chat_template_is_used(file, text, here):
     assert not written(out="without.yaml").prompts.chat
-    with pytest.raises(
-        InputError, match="--chat: the tokenizer of my-model has no chat te"
-    ):
-        written(out="asked.yaml", chat=True)
     (here / "my-model" / file).write_text(text)
     assert written(out="with.yaml").prompts.chat
     assert not written(out="refused.yaml", chat=False).prompts.chat
@@ -121,11 +122,10 @@ def test_prompts_that_hold_the_templates_tokens_do_not_get_it_again(problem):
     Path("my-model/chat_template.jinja").write_text("x")
     rows = [{"input": problem.format(f"{n} + 1 ="), "label": str(n + 1)} for n in range(3)]
     write_lines(Path("done.jsonl"), rows)
-    said = write_new("my-model", "done.jsonl", None, ROOT)
+    assert "warning: 3 of 3 prompts hold a chat template's tokens" in said("done.jsonl")
     assert not load_probe(Path("my-model.yaml")).prompts.chat
-    assert "warning: 3 of 3 prompts hold a chat template's tokens" in said
-    said = write_new("my-model", "done.jsonl", Path("b.yaml"), ROOT, Wanted(chat=True))
-    assert "set prompts.chat = false, or they are in it twice" in said
+    twice = "set prompts.chat = false, or they are in it twice"
+    assert twice in said("done.jsonl", "b.yaml", chat=True)
 
 
 def test_chats_are_measured_as_chats():
@@ -154,7 +154,7 @@ def test_nested_columns_go_by_dotted_names():
     assert [one.record["answer"] for one in load_prompts(probe.prompts, ROOT)] == ["5"] * 3
     for part in ("reward_model", "extra_info", "prompt"):
         with pytest.raises(InputError, match=rf"{part} = .*: no answer; name one by --ans"):
-            written(prompts="verl.parquet", out="b.yaml", fields={"answer": part})
+            written(prompts="verl.parquet", out="b.yaml", answer=part)
 
 
 ASKED = {"question": "author of Emma", "golden_answers": ["Jane Austen", "Austen"],
@@ -172,28 +172,25 @@ def test_lists_and_mappings_of_answers(monkeypatch):
     write_lines(Path("nq.jsonl"), [ASKED] * 3)
     Path("scores_of_nq.py").write_text(SCORES)
     monkeypatch.syspath_prepend(".")
-    probe = written(prompts="nq.jsonl", fields={"answer": "golden_answers"})
+    probe = written(prompts="nq.jsonl", answer="golden_answers")
     assert probe.reward == "contains"
     with pytest.raises(
         InputError, match=r"reward_model\.ground_truth = .*: no answer; nam"
     ):
         written(prompts="nq.jsonl", out="b.yaml")
-    own = {"reward": "scores_of_nq:whole"}
-    said = write_new("my-model", "nq.jsonl", Path("c.yaml"), ROOT, Wanted(**own))
-    assert "warning" not in said
-    said = write_new(
-        "my-model", "nq.jsonl", Path("d.yaml"), ROOT, Wanted(reward="scores_of_nq:broken")
-    )
-    assert "warning: on a bare answer the reward fails: reward = scores_of_nq:br" in said
+    assert "warning" not in said("nq.jsonl", "c.yaml", reward="scores_of_nq:whole")
+    fails = "warning: on a bare answer the reward fails: reward = scores_of_nq:br"
+    assert fails in said("nq.jsonl", "d.yaml", reward="scores_of_nq:broken")
 
 
 def test_says_what_was_not_seen():
     """No tokenizer; and that more prompts are there than are taken."""
     Path("my-model/tokenizer_config.json").unlink()
     write_lines(Path("many.jsonl"), [SUMS[n % 3] for n in range(493)])
-    said = write_new("my-model", "many.jsonl", None, ROOT)
-    assert "prompts: 100 of 493, at random by the seed, problems in question" in said
-    assert "warning: no tokenizer of my-model was seen" in said
+    told = said("many.jsonl")
+    assert "prompts: 100 of 493, at random by the seed" in told
+    assert "problems in question, answers in solution, reward integer" in told
+    assert "warning: no tokenizer of my-model was seen" in told
 
 
 def test_what_is_asked_for_comes_first(capsys):
@@ -204,9 +201,9 @@ def test_what_is_asked_for_comes_first(capsys):
     probe = load_probe(Path("mine.yaml"))
     assert (probe.reward, probe.sampling.max_new_tokens) == ("first-integer", 3)
     assert probe.prompts.template == "around.txt"
-    said = capsys.readouterr().out
-    assert r"first prompt, sums-0000, as the model gets it: 'Q: 1 + 0?\nA:'" in said
-    assert "rewards: 1 for its reference answer '1', 0 for '2'\n" in said
+    told = capsys.readouterr().out
+    assert r"first prompt, sums-0000, as the model gets it: 'Q: 1 + 0?\nA:'" in told
+    assert "rewards: 1 for its reference answer '1', 0 for '2'\n" in told
 
 
 def test_what_stands_behind_a_hash_is_the_default():
@@ -225,8 +222,7 @@ def test_what_stands_behind_a_hash_is_the_default():
 
 def test_a_hub_s_model_and_prompts_are_not_asked_for(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
-    said = write_new("owner/model", "owner/sums", None, ROOT)
-    assert "prompts not read" in said
+    assert "prompts not read" in said("owner/sums", model="owner/model")
     probe = load_probe(Path("model.yaml"))
     assert (probe.model.path, probe.prompts.source) == ("owner/model", "owner/sums")
     assert (probe.reward, probe.prompts.limit) == ("exact", 100)
@@ -252,7 +248,7 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     write_lines(Path("digits.jsonl"), rows)
     assert run_mse.main(["init", "tiny", "digits.jsonl"]) == 0
     shown = capsys.readouterr().out
-    assert "next: python run_mse.py advise tiny.yaml    which" in shown
+    assert "next: python run_mse.py advise tiny.yaml\n" in shown
     assert max(map(len, shown.splitlines())) <= 80
     small = [f"pool={json.dumps({'reference': 16, 'replicate': 128})}"]
     small += ["interval.resamples=100", "sampling.max_new_tokens=2"]
