@@ -188,7 +188,7 @@ def measure_until_answered(arguments: Namespace, processes: Processes) -> int:
 
 def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
     """Measure a probe at each checkpoint, in its own folder: `measure_until_answered`."""
-    from mse_lab.config.checkpoints import at_checkpoint, find_checkpoints
+    from mse_lab.config.probe_files import at_checkpoint, find_checkpoints
 
     if len(arguments.names) > 1:
         raise InputError("--checkpoints: of which probe? give one probe")

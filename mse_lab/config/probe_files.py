@@ -1,6 +1,12 @@
-"""The files of probes: find, read, change by `--set`, validate and write them."""
+"""The files of probes: find, read, change by `--set`, validate and write them.
 
-from collections.abc import Iterator, Mapping, Sequence
+So are the folders of checkpoints that a trainer saved: found by name alone, so that a wrong
+one is refused before torch is loaded.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -13,13 +19,15 @@ from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, nearest, shorten, shown
 from mse_lab.records.plain_text import (
     fault_of_text,
-    is_one_file,
     parse_yaml,
     read_text,
     reading,
 )
 
 PROBE_SUFFIXES = (".yaml", ".yml")
+
+# The files that a folder of a whole model, or of a LoRA adapter, has in transformers' form.
+MODEL, ADAPTER = "config.json", "adapter_config.json"
 
 STUDIES = "studies"  # The folder below `probes/` whose settings are not those of probes.
 
@@ -90,10 +98,54 @@ def probe_file(name: str, root: Path) -> Path:
 
 def way_from_checkpoint(folder: Path) -> str:
     """Say how a checkpoint's folder is measured; empty for any other."""
-    with reading(folder):
-        if not any((folder / f"{of}config.json").is_file() for of in ("", "adapter_")):
-            return ""
+    if not _is_checkpoint(folder):
+        return ""
     return f"a checkpoint folder? write a probe: {COMMAND_PREFIX} init {folder} PROMPTS"
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    with reading(folder):
+        return any((folder / name).is_file() for name in (MODEL, ADAPTER))
+
+
+def _step(path: Path) -> int:
+    numbers = re.findall(r"\d+", path.name)
+    if not numbers:
+        what = "no step in its name; give folders such as checkpoint-10"
+    elif not _is_checkpoint(path):
+        what = f"neither {MODEL} nor {ADAPTER} in it; give what a trainer saved"
+    else:
+        return int(numbers[-1])
+    raise InputError(f"--checkpoints {path}: {what}")
+
+
+def find_checkpoints(patterns: Sequence[str]) -> dict[int, Path]:
+    """Find folders by name or pattern; the step is the last number in a folder's name."""
+    by_step: dict[int, Path] = {}
+    for pattern in patterns:
+        # A folder's name may look like a pattern.
+        names = glob(pattern) or [pattern]  # noqa: PTH207
+        folders = [path for path in map(Path, names) if path.is_dir()]
+        if not folders:
+            raise InputError(
+                f"--checkpoints {pattern}: no such folder; give what a trainer saved, "
+                "such as 'out/checkpoint-*'"
+            )
+        for path in folders:
+            if by_step.setdefault(step := _step(path), path) != path:
+                raise InputError(
+                    f"--checkpoints: {by_step[step]} and {path} are both of step {step}; "
+                    "give one of them"
+                )
+    return dict(sorted(by_step.items()))
+
+
+def at_checkpoint(probe: Probe, path: Path) -> Probe:
+    """Give the probe of a checkpoint: the same but for the model, or for its adapter."""
+    changes = {"path": str(path), "revision": None}
+    if (path / ADAPTER).is_file():
+        changes = {"adapter": str(path), "adapter_revision": None}
+    return probe.model_copy(update={"model": probe.model.model_copy(update=changes)})
 
 
 def probe_name(path: Path, root: Path) -> str:
@@ -203,19 +255,17 @@ def _resolve_paths(path: Path, values: Any) -> None:
 
 def _forget_old_source(values: Any, assignments: Sequence[str]) -> None:
     """Remove the keys of a source that an assignment replaces."""
-    for key, _, name in (assignment.partition("=") for assignment in assignments):
-        if key.strip() == "prompts.source":
-            old = ("revision", "subset", "split") if is_one_file(name) else ("revision",)
-            for one in old:
-                _section(values, "prompts").pop(one, None)
+    assigned = {assignment.partition("=")[0].strip() for assignment in assignments}
+    for key in ("revision", "subset", "split") if "prompts.source" in assigned else ():
+        _section(values, "prompts").pop(key, None)
 
 
 def load_probe(path: Path, assignments: Sequence[str] = ()) -> Probe:
     """Read a probe's YAML and apply the `--set` assignments, `dotted.key=value`.
 
     A relative path in the YAML starts from the file's folder if it exists there; a path in
-    an assignment does not. An assigned source removes the old revision, and a single file
-    the old subset and split, unless they are assigned as well.
+    an assignment does not. An assigned source removes the old one's revision, subset and
+    split.
     """
     values = parse_yaml(read_text(path), str(path))
     if isinstance(values, dict):
@@ -231,16 +281,19 @@ def dump_probe(probe: Probe) -> str:
     return str(yaml.safe_dump(probe.model_dump(mode="json"), sort_keys=False))
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten a nested mapping; the keys are dotted.
+def leaves(
+    values: Mapping[str, Any],
+    is_whole: Callable[[str], bool] = lambda name: False,
+    above: str = "",
+) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a nested mapping by dotted names; what is whole is one.
 
-    >>> flatten({"pool": {"reference": 8}, "seed": 0})
+    >>> dict(leaves({"pool": {"reference": 8}, "seed": 0}))
     {'pool.reference': 8, 'seed': 0}
     """
-    flat: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and value and not is_whole(name):
+            yield from leaves(value, is_whole, f"{name}.")
         else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+            yield name, value

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from mse_lab.arrays import Arrays
-from mse_lab.config.probe_files import dump_probe, flatten, parse_probe
+from mse_lab.config.probe_files import dump_probe, leaves, parse_probe
 from mse_lab.config.schema import Probe
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.identity import UNKNOWN_IDENTITY
@@ -294,7 +294,7 @@ class ResultsFolder:
         written = self.read("config.yaml", {})
         with suppress(InputError):  # A key that no longer exists is compared as it is.
             written = parse_probe(written, str(self.path)).model_dump(mode="json")
-        old, new = flatten(written), flatten(probe.model_dump(mode="json"))
+        old, new = (dict(leaves(each)) for each in (written, probe.model_dump(mode="json")))
         free = ("training", *["prompts.population"][self.has_tables() :])
         return {
             key: (old.get(key), new.get(key))

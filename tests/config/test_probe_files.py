@@ -1,4 +1,4 @@
-"""The files of probes: found by name, read as they say, changed by `--set`, or one line."""
+"""Files of probes, folders of checkpoints: found, read, changed by `--set`, or refused."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from mse_lab.config.probe_files import (
     assign,
     dump_probe,
+    find_checkpoints,
     load_probe,
     parse_probe,
     probe_file,
@@ -80,7 +81,7 @@ def test_paths_start_from_the_probe_s_folder_where_that_leads_to_something(root)
 
 
 def test_a_new_source_is_not_looked_for_where_the_old_one_was(root):
-    """A file has no subset, split and revision; another data set no such revision."""
+    """Another one has no such subset, split and revision."""
     path = root / "probes/b.yaml"
     path.write_text(LEAST.replace("y}", "o/y, subset: main, split: test, revision: abc}"))
 
@@ -89,9 +90,8 @@ def test_a_new_source_is_not_looked_for_where_the_old_one_was(root):
         return found.subset, found.split, found.revision
 
     assert source() == ("main", "test", "abc")
-    assert source("prompts.source=o/z") == ("main", "test", None)
     assert source("prompts.source=z.jsonl") == (None, None, None)
-    assert source("prompts.revision=def", "prompts.source=o/z")[2] == "def"
+    assert source("prompts.split=dev", "prompts.source=o/z") == (None, "dev", None)
 
 
 def test_settings_are_changed_by_dotted_keys_and_written_down_again(root):
@@ -225,3 +225,40 @@ def test_files_that_cannot_be_read(tmp_path, content):
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(InputError, match=r"mine.yaml: cannot be read: "):
         read_text(path)
+
+
+def save(folder, *names, file="config.json"):
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / file).touch()
+
+
+def test_they_stand_in_the_order_of_their_steps(tmp_path):
+    save(tmp_path, "checkpoint-10", "checkpoint-2")
+    save(tmp_path, "seed-7/lr0.03-step-25", file="adapter_config.json")
+    (tmp_path / "checkpoint-3").touch()  # a file is no checkpoint
+    two, ten = tmp_path / "checkpoint-2", tmp_path / "checkpoint-10"
+    pattern, last = str(tmp_path / "checkpoint-*"), tmp_path / "seed-7/lr0.03-step-25"
+    # A pattern, and what a shell makes of one, with a folder named twice.
+    for given in ([pattern, str(last)], [str(last), str(ten), pattern]):
+        assert [*find_checkpoints(given).items()] == [(2, two), (10, ten), (25, last)]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([], "no such folder; give what a trainer saved"),
+        (["last"], "last: no step in its name"),
+        (["a-2", "b-2"], "are both of step 2; give one of them"),
+    ],
+)
+def test_what_is_no_training_is_refused(names, words, tmp_path):
+    save(tmp_path, *names)
+    with pytest.raises(InputError, match=words):
+        find_checkpoints([str(tmp_path / "*")])
+
+
+def test_an_empty_folder_is_no_checkpoint(tmp_path):
+    (tmp_path / "checkpoint-4").mkdir()
+    with pytest.raises(InputError, match=r"checkpoint-4: neither config\.json nor adapter"):
+        find_checkpoints([str(tmp_path / "checkpoint-4")])

@@ -9,7 +9,7 @@ from fuzzing import CASES, SCALARS, TEXTS, answer_or_one_line, nested, spoil
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mse_lab.config.probe_files import dump_probe, flatten, load_probe, parse_probe
+from mse_lab.config.probe_files import dump_probe, leaves, load_probe, parse_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward
 from mse_lab.estimators import find_estimators
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VALUES = yaml.safe_load((ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8"))
 WHOLE = parse_probe(VALUES, "probe").model_dump(mode="json")
 KEYS = [
-    *flatten(WHOLE),
+    *dict(leaves(WHOLE)),
     "model",
     "prompts",
     "pool",
