@@ -1,4 +1,8 @@
-"""Prompts: problems, their reference answers and the texts for the model."""
+"""Prompts: problems, their reference answers and the texts for the model.
+
+They come from a probe's source, from memory, or from a trainer's rows, each of which is
+called by its number.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +18,8 @@ from mse_lab.errors import InputError, shorten, shown
 from mse_lab.records.plain_text import fault_of_text, step_into
 
 Record = dict[str, Any]
+
+PROBLEM, PROMPT = "problem", "prompt"  # Our name of a row's problem, and the trainers'.
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,8 @@ def _required(row: Row, name: str, fields: Fields) -> Any:
 
 def _problem(row: Row, fields: Fields) -> Any:
     """Return the problem: a text or number, or a chat. Trainers call it `prompt`."""
-    if (
-        fields.problem == "problem"
-        and "problem" not in row.values
-        and "prompt" in row.values
-    ):
-        fields = fields.model_copy(update={"problem": "prompt"})
+    if fields.problem == PROBLEM not in row.values and PROMPT in row.values:
+        fields = fields.model_copy(update={"problem": PROMPT})
     problem = _required(row, "problem", fields)
     one_value = isinstance(problem, str) or not isinstance(problem, Iterable)
     if not one_value and not is_chat(problem):
@@ -112,8 +114,10 @@ def _category(record: Record) -> str:
     return "" if category is None else str(category)
 
 
-def _make_record(row: Row, fields: Fields, identity: str, answered: bool) -> Record:
+def _make_record(row: Row, fields: Fields, name: str, answered: bool) -> Record:
     """Add our names to a row; they replace fields of the same name."""
+    numbered = fields.id == "id" and "id" not in row.values
+    identity = f"{name}-{row.number:04d}" if numbered else str(_required(row, "id", fields))
     record = row.values | {"id": identity, "problem": _problem(row, fields)}
     if answered or fields.answer != "answer":
         record["answer"] = _required(row, "answer", fields)
@@ -135,12 +139,8 @@ def _make_records(
 ) -> Iterator[Record]:
     seen: set[str] = set()
     for row in rows:
-        numbered = fields.id == "id" and "id" not in row.values
-        identity = (
-            f"{name}-{row.number:04d}" if numbered else str(_required(row, "id", fields))
-        )
-        record = _make_record(row, fields, identity, answered)
-        if identity in seen:
+        record = _make_record(row, fields, name, answered)
+        if (identity := record["id"]) in seen:
             raise InputError(
                 f"{row.where}: id {shorten(identity)} occurs twice; make the ids unique"
             )
@@ -232,3 +232,38 @@ def take_prompts(given: Iterable[Any], config: Prompts, *, answered: bool) -> li
     records = list(_make_records(taken, Fields(), "prompt", answered=answered))
     template = load_template(config.template, Path())
     return [_render(record, template, config) for record in records]
+
+
+def _as_row(given: Any) -> Mapping[str, Any]:
+    """Read a row as everywhere else: a text is a prompt, and may be called `problem`."""
+    row = {PROMPT: given} if isinstance(given, str) else dict(given)
+    return row if PROMPT in row or PROBLEM not in row else {PROMPT: row[PROBLEM], **row}
+
+
+def choose_prompts(rows: Any, count: int, seed: int) -> list[Prompt]:
+    """Draw `count` rows of a data set at random, by the seed alone, as prompts.
+
+    The reward gets a row as it is: a column of it, such as `problem`, may mean something
+    else in a prompt set.
+    """
+    try:
+        indices = stream(seed, "trainer", "prompts").permutation(len(rows))[:count]
+        drawn = {index: _as_row(rows[index]) for index in sorted(indices.tolist())}
+    except (TypeError, ValueError, KeyError):
+        raise InputError(
+            f"prompts = {shown(type(rows).__name__)}: give a data set of known length, or "
+            "a list of mappings"
+        ) from None
+    prompts = []
+    for index, row in drawn.items():
+        problem = row.get(PROMPT)
+        if not isinstance(problem, str | list) or not problem:
+            names = ", ".join(map(str, row)) or "nothing"
+            raise InputError(
+                f"prompts[{index}]: no text or messages in a column prompt; it has {names}"
+            )
+        text, chat = (problem, None) if isinstance(problem, str) else ("", problem)
+        prompts.append(Prompt(str(index), text, "", row, chat))
+    if len({one.chat is None for one in prompts}) != 1:
+        raise InputError("prompts: none, or texts beside chats; give prompts of one kind")
+    return prompts

@@ -25,9 +25,8 @@ from mse_lab.api.measure import sample_evidence
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import interpret
 from mse_lab.console import ending
-from mse_lab.data.prompts import Prompt
+from mse_lab.data.prompts import Prompt, choose_prompts
 from mse_lab.data.reward_functions import UserReward
-from mse_lab.data.trainer_prompts import choose_prompts
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.formatting import share
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mse_lab.data.prompts import choose_prompts
 from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import reward_completions
-from mse_lab.data.trainer_prompts import choose_prompts
 from mse_lab.errors import InputError
 
 ROWS = [{"prompt": f"{at} + 1 =", "problem": "mine", "answer": at + 1} for at in range(9)]
