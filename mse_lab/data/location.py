@@ -17,8 +17,6 @@ from filecmp import dircmp
 from pathlib import Path
 from typing import Any, Literal
 
-from tqdm import tqdm
-
 from mse_lab.errors import LONGEST_QUOTE, InputError, ProcessLost, in_short, shorten
 from mse_lab.records.plain_text import STARTS, is_hub_name, local_path, reading
 
@@ -35,15 +33,6 @@ OTHER_WEIGHTS = "*.bin"
 # Files of a checkpoint that decide what it computes, and those that its trainer leaves.
 DECISIVE = (".json", ".safetensors", ".bin", ".model", ".txt", ".jinja", ".tiktoken")
 TRAINER = ("trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin")
-
-BLOCK = 2**20  # Bytes that are read at a time.
-
-
-class _NoBar(tqdm):  # type: ignore[misc]
-    """A progress bar that is not shown: of files that are there already."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options | {"disable": True})
 
 
 @dataclass(frozen=True)
@@ -68,12 +57,13 @@ class Location:
 
     def incomplete(self, reason: str) -> InputError:
         """Say that files are damaged or missing, or that a model in memory fails."""
-        if self.folder is None:
-            return self.refuse(reason, "check that model(input_ids) works")
-        if self.commit:
-            return self.refuse(reason, f"fetch all of it: {self.download}")
         whole = "adapter of model.path" if self.key == "model.adapter" else "checkpoint"
-        return self.refuse(reason, f"give a whole {whole}")
+        remedy = f"give a whole {whole}"
+        if self.folder is None:
+            remedy = "check that model(input_ids) works"
+        elif self.commit:
+            remedy = f"fetch all of it: {self.download}"
+        return self.refuse(reason, remedy)
 
     def identify(self, file: str = "config.json") -> str:
         """Identify it by its commit (empty if not cached) or its folder's hash."""
@@ -83,13 +73,13 @@ class Location:
             cached = self.cached(file)
             # The cache keeps a commit's files in `snapshots/<commit>`.
             return cached.parent.name if cached is not None else ""
-        try:
-            return _digest_folder(self.folder)
-        except OSError as error:
-            name = Path(error.filename or "a file").name
-            raise self.refuse(
-                f"{name}: {error.strerror}", "give files that may be read"
-            ) from None
+        hashed = hashlib.sha256()
+        for path in sorted(self.folder.iterdir()):
+            if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file():
+                hashed.update(json.dumps([path.name, path.stat().st_size]).encode())
+                with reading(path), path.open("rb") as file:
+                    hashlib.file_digest(file, lambda: hashed)
+        return f"sha256:{hashed.hexdigest()}"
 
     @property
     def download(self) -> str:
@@ -125,44 +115,30 @@ class Location:
         """
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         if self.kind == "dataset":
-            return self._fetch(None)
-        folder = self._fetch([*MODEL_FILES])
+            return self._fetch()
+        folder = self._fetch(allow_patterns=[*MODEL_FILES], ignore_patterns=["*/*"])
         if any(folder.glob("*.safetensors")):
             return folder
-        return self._fetch([*MODEL_FILES, OTHER_WEIGHTS])
+        patterns = [*MODEL_FILES, OTHER_WEIGHTS]
+        return self._fetch(allow_patterns=patterns, ignore_patterns=["*/*"])
 
-    def _fetch(self, patterns: list[str] | None) -> Path:
+    def _fetch(self, **patterns: Any) -> Path:
         import huggingface_hub
 
         # The base of the HTTP client's errors, whichever client this version uses.
         from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
-        known = self.cached("config.json" if self.kind == "model" else "README.md")
+        if self.cached("config.json" if self.kind == "model" else "README.md"):
+            huggingface_hub.utils.disable_progress_bars()  # All is there, as a rule.
         try:
             folder = huggingface_hub.snapshot_download(
-                self.name,
-                repo_type=self.kind,
-                revision=self.revision,
-                allow_patterns=patterns,
-                ignore_patterns=None if patterns is None else ["*/*"],
-                tqdm_class=None if known is None else _NoBar,
+                self.name, repo_type=self.kind, revision=self.revision, **patterns
             )
         except (HTTPError, OSError, RuntimeError, ValueError) as error:
             remedy = f"check it, or fetch it where there is a network: {self.download}"
             reason = f"no such file or folder, and of the Hub: {in_short(error)}"
             raise self.refuse(reason, remedy) from None
         return Path(folder)
-
-
-def _digest_folder(folder: Path) -> str:
-    hashed = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file():
-            hashed.update(json.dumps([path.name, path.stat().st_size]).encode())
-            with path.open("rb") as file:
-                while block := file.read(BLOCK):
-                    hashed.update(block)
-    return f"sha256:{hashed.hexdigest()}"
 
 
 def _refuse_shadow(location: Location, found: Path, other: Path) -> None:
@@ -254,9 +230,9 @@ def loading(location: Location, what: str) -> Iterator[None]:
 
 def _failure(location: Location, error: BaseException, what: str) -> InputError:
     words = f"{type(error).__name__}: {error}"
-    for pattern, (reason, remedy) in _CAUSES.items():
+    for pattern, reason_and_remedy in _CAUSES.items():
         if re.search(pattern, words):
-            return location.refuse(reason, remedy)
+            return location.refuse(*reason_and_remedy)
     if isinstance(error, ImportError):
         return location.refuse(f"cannot be loaded: {in_short(error)}", "install it")
     return location.incomplete(f"{what} cannot be loaded: {in_short(error)}")

@@ -26,9 +26,8 @@ OPTIONS = {"local_files_only": True, "trust_remote_code": False}
 @contextmanager
 def _loading_quietly(location: Location, what: str) -> Iterator[None]:
     """Show no progress bars, logs and warnings."""
-    transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    for library in ("huggingface_hub", "accelerate"):
+    for library in ("transformers", "huggingface_hub", "accelerate"):
         logging.getLogger(library).setLevel(logging.ERROR)
     with warnings.catch_warnings(), loading(location, what):
         warnings.simplefilter("ignore")
@@ -44,25 +43,22 @@ def load_checkpoint(
     location: Location, config: Model, device: torch.device
 ) -> tuple[Any, Any, str]:
     """Load a checkpoint's model and tokenizer, and give its identity."""
-    settings = load_settings(location)
+    settings = _load_settings(location)
     identity = location.identify()  # Before the weights, which take longer.
-    tokenizer = load_tokenizer(location)
-    return load_model(location, settings, config, device), tokenizer, identity
+    tokenizer = _load_tokenizer(location)
+    return _load_model(location, settings, config, device), tokenizer, identity
 
 
-def load_settings(location: Location) -> Any:
-    """Load a causal language model's configuration."""
+def _load_settings(location: Location) -> Any:
     settings = _read(location, "config.json", transformers.AutoConfig)
-    kind = settings.model_type
-    if settings.is_encoder_decoder:
-        raise location.refuse(f"{kind} is an encoder-decoder", "give a decoder-only model")
-    if type(settings) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise location.refuse(f"{kind} is not a causal language model", "give such a model")
+    known = type(settings) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    if settings.is_encoder_decoder or not known:
+        reason = f"{settings.model_type} is no causal language model of a decoder alone"
+        raise location.refuse(reason, "give such a model")
     return settings
 
 
-def load_tokenizer(location: Location) -> Any:
-    """Load a checkpoint's tokenizer."""
+def _load_tokenizer(location: Location) -> Any:
     tokenizer = _read(location, "the tokenizer", transformers.AutoTokenizer)
     with loading(location, "the tokenizer"):
         empty = set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
@@ -72,11 +68,8 @@ def load_tokenizer(location: Location) -> Any:
     return tokenizer
 
 
-def load_model(
-    location: Location,
-    settings: Any,
-    config: Model,
-    device: torch.device,
+def _load_model(
+    location: Location, settings: Any, config: Model, device: torch.device
 ) -> Any:
     """Load a checkpoint's weights, to a device unless `config.device_map` spreads them.
 

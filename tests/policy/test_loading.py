@@ -136,8 +136,8 @@ SPOILT = {
     "own code": (bring_code, "brings code of its own, which is not run"),
     "quantised": (quantised(quant_method="gptq", bits=4), "quantised.*set model.adapter"),
     "masked": (other(masked), "BertLMHeadModel is not causal"),
-    "encoder-decoder": (other(encoder_decoder), "t5 is an encoder-decoder"),
-    "classifier": (other(classifier), "vit is not a causal language model"),
+    "encoder-decoder": (other(encoder_decoder), "t5 is no causal language model"),
+    "classifier": (other(classifier), "vit is no causal language model"),
 }  # fmt: skip
 
 
