@@ -9,7 +9,7 @@ file, are its reference pool and the next ones its replicates.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,22 @@ import numpy as np
 from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.config.schema import Probe
 from mse_lab.data.prompts import Prompt
-from mse_lab.errors import InputError, one_line, shorten, shown
+from mse_lab.errors import InputError, shown
 from mse_lab.records.plain_text import STARTS, local_path, reading
 from mse_lab.records.records import SYNONYMS, read_records
 from mse_lab.records.rows import Faults, Rows, listed, read_rows
 
 POOLS = ("reference", "replicate")
 
-# The names of a record that are read, and those that all lines have, or none.
-READ_NAMES = (
-    *("prompt_id", "prompt", "pool", "token_ids", "completion", "mask", "truncated"),
-    *("log_probs", "log_prob", "engine_log_probs", "reward"),
-)
-SAME = ("pool", "token_ids", "mask", "log_probs", "engine_log_probs")
-
 # The names whose values are lists, and the type of their entries.
 KINDS: dict[str, Any] = {
     **{"token_ids": np.int64, "mask": np.bool_},
     **{"log_probs": np.float64, "engine_log_probs": np.float64},
 }
+
+# The names that all lines have, or none; and those of a record that are read.
+SAME = ("pool", *KINDS)
+READ = (*SAME, "prompt_id", "prompt", "completion", "truncated", "log_prob", "reward")
 
 
 @dataclass(frozen=True)
@@ -73,25 +70,22 @@ class Line:
         if self.pool not in (*POOLS, None):
             raise self.refusal(f"pool = {shown(self.pool)}: give {' or '.join(POOLS)}")
         for key in ("mask", "log_probs", "engine_log_probs"):
-            self._refuse_odd(key, getattr(self, key))
-        if self.mask is not None and not self.mask.any():
-            raise self.refusal(
-                "mask: 0 for every token; leave out what the policy did not draw"
-            )
+            values = getattr(self, key)
+            if values is not None and (fault := self._odd(key, values)):
+                raise self.refusal(f"{key}: {fault}")
 
-    def _refuse_odd(self, key: str, values: Flags | Floats | None) -> None:
-        """Refuse values of a key where there is not one for each token."""
-        if values is None:
-            return
+    def _odd(self, key: str, values: Flags | Floats) -> str:
+        """Say why a key's values are not one for each token; empty if they are."""
         if self.token_ids is None and key != "log_probs":  # Their sum is the text's.
-            raise self.refusal(f"{key}: given with a text; give tokens, too")
+            return "given with a text; give tokens, too"
         if self.token_ids is not None and len(values) != len(self.token_ids):
-            raise self.refusal(
-                f"{key}: {len(values)} entries for {len(self.token_ids)} tokens; give one "
-                "for each token, the end token included"
+            return (
+                f"{len(values)} entries for {len(self.token_ids)} tokens; give one for "
+                "each token, the end token included"
             )
-        if np.isnan(values).any():
-            raise self.refusal(f"{key}: a token without one; give one for each")
+        if key == "mask" and not values.any():
+            return "0 for every token; leave out what the policy did not draw"
+        return "a token without one; give one for each" if np.isnan(values).any() else ""
 
     @property
     def policy_log_prob(self) -> float:
@@ -101,22 +95,19 @@ class Line:
         return float(np.sum(self.log_probs, where=True if self.mask is None else self.mask))
 
 
-def _is_read(name: str) -> bool:
-    return SYNONYMS.get(name, name) in READ_NAMES
-
-
-def _columns_of(rows: Rows) -> dict[str, str]:
-    """Give the file's columns by the names of a record; a sum may stand for a list."""
-    columns = {SYNONYMS.get(name, name): name for name in rows.columns if _is_read(name)}
-    values = rows.columns.get("log_probs", ())
-    if not any(isinstance(one, list) for one in listed(values)):
-        columns["log_prob"] = columns.pop("log_probs", columns.get("log_prob", "log_prob"))
-    return columns
+def _columns(names: Iterable[str]) -> dict[str, str]:
+    """Give the columns that are read, by the names of a record."""
+    by_name = {SYNONYMS.get(name, name): name for name in names}
+    return {name: column for name, column in by_name.items() if name in READ}
 
 
 def lines_of(rows: Rows) -> list[Line]:
-    """Read rows as lines."""
-    records = read_records(rows, _columns_of(rows))
+    """Read rows as lines; of log-probabilities a sum may stand for the list."""
+    names = _columns(rows.columns)
+    of_each = listed(rows.columns.get("log_probs", ()))
+    if "log_probs" in names and not any(isinstance(one, list) for one in of_each):
+        names["log_prob"] = names.pop("log_probs")
+    records = read_records(rows, names)
     columns = {name: array.to_pylist() for name, array in records.items()}
     texts = columns.pop("prompt", [None] * len(rows.numbers))
     ids = columns.pop("prompt_id", texts)
@@ -144,35 +135,27 @@ class Supplied:
 
     def warnings(self) -> list[str]:
         """List what a reader of the results should know about the file."""
-        name, warnings = self.path.name, []
-        # An engine's own are compared by the report of its mismatch.
-        if not self.form & {"log_probs", "engine_log_probs"}:
-            warnings.append(
-                f"{name} gives no log-probabilities: the check «drawn law equals "
-                "differentiated law» was skipped; give log_probs"
-            )
-        if "token_ids" not in self.form:
-            warnings.append(
-                f"{name} gives texts, tokenised anew: these need not be the tokens that "
-                "were drawn, and a text of fewer than sampling.max_new_tokens is taken to "
-                "have ended unless its line has truncated: true; better give tokens"
-            )
-        if self.unmatched_ids:
-            examples = [shorten(name) for name in self.unmatched_ids[:3]]
-            if len(self.unmatched_ids) > 3:
-                examples.append("...")
-            warnings.append(
-                f"{name} has completions of {len(self.unmatched_ids)} more prompts, "
-                f"which are not measured: {one_line(', '.join(examples))}"
-            )
-        return warnings
+        # An engine's own log-probabilities are compared by the report of its mismatch.
+        silent = not self.form & {"log_probs", "engine_log_probs"}
+        about = {
+            "gives no log-probabilities: the check «drawn law equals differentiated law» "
+            "was skipped; give log_probs": silent,
+            "gives texts, tokenised anew: these need not be the tokens that were drawn, "
+            "and a text of fewer than sampling.max_new_tokens is taken to have ended "
+            "unless its line has truncated: true; better give tokens": (
+                "token_ids" not in self.form
+            ),
+            f"has completions of {len(self.unmatched_ids)} more prompts, which are not "
+            "measured": len(self.unmatched_ids),
+        }
+        return [f"{self.path.name} {what}" for what, holds in about.items() if holds]
 
 
 def _read_lines(path: Path) -> Iterator[Line]:
     """Read every line; all give the same names, and none is damaged."""
     form: frozenset[str] | None = None
     faults = Faults()
-    for rows in read_rows(path, lambda names: [*filter(_is_read, names)], faults):
+    for rows in read_rows(path, lambda names: _columns(names).values(), faults):
         for line in lines_of(rows):
             form = line.form if form is None else form
             for name in sorted(form ^ line.form):
@@ -183,18 +166,6 @@ def _read_lines(path: Path) -> Iterator[Line]:
             yield line
     for fault in faults.damaged:
         raise InputError(f"{fault}; repair it")
-
-
-def _refuse_few(supplied: Supplied, needed: Mapping[str, int]) -> None:
-    for prompt_id, pools in supplied.lines.items():
-        counts = {pool: len(pools[pool]) for pool in POOLS}
-        if counts != needed:
-            has = " and ".join(f"{count} {pool}" for pool, count in counts.items())
-            keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
-            raise InputError(
-                f"{supplied.path}: prompt {prompt_id} has {has} completions, too few for "
-                f"{keys}; lower them or draw more"
-            )
 
 
 def _sort(
@@ -247,5 +218,13 @@ def find_completions(
             f"those of the prompt set, such as {shown(prompts[0].id)}; give the ids of the "
             "prompt set"
         )
-    _refuse_few(supplied, needed)
+    for prompt_id, pools in supplied.lines.items():
+        counts = {pool: len(pools[pool]) for pool in POOLS}
+        if counts != needed:
+            has = " and ".join(f"{count} {pool}" for pool, count in counts.items())
+            keys = " and ".join(f"pool.{pool} = {count}" for pool, count in needed.items())
+            raise InputError(
+                f"{path}: prompt {prompt_id} has {has} completions, too few for {keys}; "
+                "lower them or draw more"
+            )
     return supplied
