@@ -11,11 +11,11 @@ than passed over. Misspelt is a name near to one of the table that is none of th
 import difflib
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mse_lab.config.probe_files import put
+from mse_lab.config.probe_files import leaves, put
 from mse_lab.config.trainers import OTHERS, TRAINERS, Trainer
 from mse_lab.errors import InputError, nearest, shown
 from mse_lab.records.plain_text import parse_json, parse_yaml, read_text
@@ -53,18 +53,6 @@ def normal(value: Any) -> Any:
     return value
 
 
-def _leaves(
-    values: Mapping[str, Any], trainer: Trainer, above: str = ""
-) -> Iterator[tuple[str, Any]]:
-    """Yield nested settings by dotted names; one of the trainer's is not gone into."""
-    for key, value in values.items():
-        name = f"{above}{key}"
-        if isinstance(value, Mapping) and value and not trainer.owns(name):
-            yield from _leaves(value, trainer, f"{name}.")
-        else:
-            yield name, normal(value)
-
-
 def _letters_apart(one: str, other: str) -> int:
     """Count the letters of two names that the other one lacks.
 
@@ -93,14 +81,14 @@ def _refuse_misspelt(spelling: str, known: Iterable[str], where: str) -> None:
 def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Settings:
     """Name nested settings as the table does, each once; refuse what is nearly one."""
     settings: Settings = {}
-    leaves = [*_leaves(values, trainer)]
-    for spelling, value in leaves:
+    given = [*leaves(values, trainer.owns)]  # One of the trainer's is not gone into.
+    for spelling, value in given:
         name = trainer.find(spelling) or spelling
         if name in settings:
             raise InputError(f"{where}: {name} is set twice; leave one out")
-        settings[name] = value
+        settings[name] = normal(value)
     absent = [one for one, name in trainer.spellings.items() if name not in settings]
-    for spelling in (name for name, _ in leaves if not trainer.owns(name)):
+    for spelling in (name for name, _ in given if not trainer.owns(name)):
         for known in absent:
             if spelling.endswith(f".{known}"):
                 section = spelling.removesuffix(f".{known}")
@@ -241,15 +229,13 @@ def refuse_other(names: Collection[str], trainer: Trainer, where: str) -> None:
     refused only where there is no group size.
     """
     for name in (name.replace("-", "_") for name in names if not trainer.owns(name)):
+        is_of = f"{where}: {name} is a setting of"
         for key, other in TRAINERS.items():
             foreign = other.size == trainer.size or trainer.size not in names
             if foreign and other.owns(name):
-                said = f"is a setting of {other.title}"
-                raise InputError(f"{where}: {name} {said}; give --trainer {key}")
-        for spelling in (name, name.rpartition(".")[2]):
-            if spelling in OTHERS:
-                said = f"is a setting of {OTHERS[spelling]}, which is not read"
-                raise InputError(f"{where}: {name} {said}; {OWN_WORDS}")
+                raise InputError(f"{is_of} {other.title}; give --trainer {key}")
+        if title := OTHERS.get(name, OTHERS.get(name.rpartition(".")[2])):
+            raise InputError(f"{is_of} {title}, which is not read; {OWN_WORDS}")
 
 
 def refuse_without_size(settings: Settings, trainer: Trainer, where: str) -> None:
@@ -258,9 +244,8 @@ def refuse_without_size(settings: Settings, trainer: Trainer, where: str) -> Non
     Then its default holds, if that is a group.
     """
     own, default = all(map(trainer.owns, settings)), trainer.settings[trainer.size].default
-    if trainer.size in settings or (own and default > 1):
-        return
-    raise InputError(
-        f"{where}: no {trainer.size}, the group size of {trainer.title}, was read; add it "
-        f"(its default is {default}), or give --G"
-    )
+    if trainer.size not in settings and not (own and default > 1):
+        raise InputError(
+            f"{where}: no {trainer.size}, the group size of {trainer.title}, was read; add "
+            f"it (its default is {default}), or give --G"
+        )

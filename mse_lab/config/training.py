@@ -83,10 +83,8 @@ class Setting:
 
     def mend(self, fault: str) -> InputError:
         """Say in one line what is wrong with the batch."""
-        processes = "processes" in self.table.settings
-        return self.refuse(
-            f"{fault}; change one{', or give --processes' if processes else ''}"
-        )
+        processes = ", or give --processes" * ("processes" in self.table.settings)
+        return self.refuse(f"{fault}; change one{processes}")
 
     @property
     def group_size(self) -> int:
@@ -191,16 +189,16 @@ def _refuse_values(setting: Setting) -> None:
 def _refuse_size(setting: Setting) -> None:
     """Refuse a group that the trainer does not take, or that gives no gradient."""
     trainer, size, row = setting.table, setting.group_size, setting.matched
-    if setting.weights is not None:
-        return
+    fault = ""
     if size < trainer.least:
         fault = f"{trainer.title} takes {trainer.least} or more"
-        raise setting.refuse(f"{trainer.size} = {size}: {fault}")
-    if size == 1 and row and row.alone is None:
-        raise setting.refuse(
-            f"{trainer.size} = 1: {setting.say(row.when)} gives no gradient without other "
-            "completions of a prompt; give two or more, or another estimator"
+    elif size == 1 and row and row.alone is None:
+        fault = (
+            f"{setting.say(row.when)} gives no gradient without other completions of a "
+            "prompt; give two or more, or another estimator"
         )
+    if fault and setting.weights is None:
+        raise setting.refuse(f"{trainer.size} = {size}: {fault}")
 
 
 def _settle(setting: Setting) -> Setting:
@@ -265,14 +263,14 @@ def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
     """Say how a setting is not the probe's, or changes the gradient; None if neither."""
     if row.probe is None or probe is None:
         return None if row.allows(value) else ""
-    if row.probe == "model.adapter":
-        alike = row.allows(value) or probe.model.adapter is not None
-        return None if alike else " (the probe has no adapter)"
     section, _, key = row.probe.partition(".")
     of_probe = getattr(getattr(probe, section), key)
+    said = f"'s {key} is {of_probe}"
     unknown = value is None and row.fine is None
     alike = unknown or (value or None) == (of_probe or None)
-    return None if alike else f" (the probe's {key} is {of_probe})"
+    if key == "adapter":
+        alike, said = row.allows(value) or of_probe is not None, " has no adapter"
+    return None if alike else f" (the probe{said})"
 
 
 def _uncounted(setting: Setting) -> Iterator[str]:

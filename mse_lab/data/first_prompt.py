@@ -36,10 +36,9 @@ def find_mark(prompt: Prompt, special: Collection[str] = ()) -> str | None:
     """Find a token of chat templates in a prompt; `special` are those of its tokenizer."""
     known = [one for one in special if len(one) > 2 and not one.isalnum()]
     for text in _texts(prompt):
-        if mark := _MARKS.search(text):
-            return mark[0]
-        if inside := [one for one in known if one in text]:
-            return inside[0]
+        marks = [mark[0] for mark in _MARKS.finditer(text)]
+        if marks := marks or [one for one in known if one in text]:
+            return marks[0]
     return None
 
 

@@ -24,9 +24,8 @@ from mse_lab.errors import InputError, in_short, shorten
 if TYPE_CHECKING:
     from mse_lab.data.prompts import Prompt
 
-UNKNOWN_IDENTITY = (
-    "unknown: "  # Start of an identity that cannot be determined; the reason follows.
-)
+# Start of an identity that cannot be determined; the reason follows.
+UNKNOWN_IDENTITY = "unknown: "
 
 
 def digest(value: Any) -> str:
