@@ -77,8 +77,8 @@ class Location:
         for path in sorted(self.folder.iterdir()):
             if path.suffix in DECISIVE and path.name not in TRAINER and path.is_file():
                 hashed.update(json.dumps([path.name, path.stat().st_size]).encode())
-                with reading(path), path.open("rb") as file:
-                    hashlib.file_digest(file, lambda: hashed)
+                with reading(path), path.open("rb") as content:
+                    hashlib.file_digest(content, lambda: hashed)
         return f"sha256:{hashed.hexdigest()}"
 
     @property
@@ -127,9 +127,10 @@ class Location:
 
         # The base of the HTTP client's errors, whichever client this version uses.
         from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+        from huggingface_hub.utils.tqdm import disable_progress_bars
 
         if self.cached("config.json" if self.kind == "model" else "README.md"):
-            huggingface_hub.utils.disable_progress_bars()  # All is there, as a rule.
+            disable_progress_bars()  # All is there, as a rule.
         try:
             folder = huggingface_hub.snapshot_download(
                 self.name, repo_type=self.kind, revision=self.revision, **patterns
@@ -139,16 +140,6 @@ class Location:
             reason = f"no such file or folder, and of the Hub: {in_short(error)}"
             raise self.refuse(reason, remedy) from None
         return Path(folder)
-
-
-def _refuse_shadow(location: Location, found: Path, other: Path) -> None:
-    """Refuse a name that folders of other content have, here and in the project."""
-    if not other.is_dir() or found.samefile(other):
-        return
-    sides = dircmp(found, other)
-    if sides.left_only or sides.right_only or sides.diff_files:
-        both = f"{found.resolve()} and {other.resolve()}"
-        raise location.refuse(f"two folders that differ, {both}", "give a whole path")
 
 
 def find_location(key: str, name: str, revision: str | None, root: Path) -> Location:
@@ -163,20 +154,33 @@ def find_location(key: str, name: str, revision: str | None, root: Path) -> Loca
             (path / "config.json").is_file()  # Fails if the folder may not be entered.
     except InputError as error:
         raise location.refuse(error, "give a folder that may be read") from None
-    if Path(name).name:  # Not `.`, which is here alone.
-        _refuse_shadow(location, path, root / name)
+    other = root / name
+    # Not `.`, which is here alone.
+    if Path(name).name and other.is_dir() and not path.samefile(other):
+        sides = dircmp(path, other)
+        if sides.left_only or sides.right_only or sides.diff_files:
+            both = f"{path.resolve()} and {other.resolve()}"
+            raise location.refuse(f"two folders that differ, {both}", "give a whole path")
     return replace(location, folder=path)
 
 
 def locate(
-    key: str, name: str, revision: str | None, root: Path, file: str = "config.json"
+    key: str,
+    name: str,
+    revision: str | None,
+    root: Path,
+    file: str = "config.json",
+    *,
+    fetch: bool = True,
 ) -> Location:
-    """Find what a key names, a folder with that file; fetch it if it lies on the Hub."""
+    """Find what a key names, a folder with that file; `fetch` it if it lies on the Hub."""
     location = find_location(key, name, revision, root)
     if location.folder is None:
         if not is_hub_name(name):
             remedy = f"give a checkpoint's folder or a Hub name ({STARTS})"
             raise location.refuse("no such folder", MADE_BY.get(name, remedy))
+        if not fetch:
+            return location
         folder = location.fetch()
         location = replace(location, folder=folder, commit=folder.name)
     if location.has(file):

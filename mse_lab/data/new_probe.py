@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from mse_lab.config.probe_files import load_probe
 from mse_lab.config.prompt_templates import TEMPLATES
-from mse_lab.config.schema import Fields, Prompts
+from mse_lab.config.schema import Fields, Model, Probe, Prompts, Sampling
 from mse_lab.console import COMMAND_PREFIX, writing
 from mse_lab.data.first_prompt import describe_first, find_mark
-from mse_lab.data.location import Location, find_location
+from mse_lab.data.location import Location, locate
 from mse_lab.data.prompts import (
     Prompt,
     column_names,
@@ -67,14 +66,6 @@ class Wanted(NamedTuple):
     template: str | None = None
 
 
-class _Read(NamedTuple):
-    """The prompts: names of their fields, themselves (none if not read), and a reward."""
-
-    fields: Fields
-    prompts: Sequence[Prompt]
-    reward: str
-
-
 def _find_fields(row: Row, wanted: Wanted, *, answered: bool) -> Fields:
     """Find the columns by their usual names; an answer only where it is needed."""
     values, known = row.values, shorten(", ".join(column_names(row.values)), 300)
@@ -117,12 +108,14 @@ def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
     )
 
 
-def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
-    """Read a local file of prompts."""
+def _read_prompts(
+    name: str, root: Path, wanted: Wanted
+) -> tuple[Fields, Sequence[Prompt], str]:
+    """Read a local file: names of fields, prompts (none of a data set), and a reward."""
     path = local_path(name, root)
     if path.is_dir() if path else is_hub_name(name):
         named = {field: column for field in COLUMNS if (column := getattr(wanted, field))}
-        return _Read(Fields(**named), [], wanted.reward or "exact")
+        return Fields(**named), [], wanted.reward or "exact"
     first = next(open_rows(Prompts(source=name), root)[1], None)
     if first is None:
         raise InputError(f"{name}: has no prompts; give one JSON object per line")
@@ -132,19 +125,9 @@ def _read_prompts(name: str, root: Path, wanted: Wanted) -> _Read:
     config = Prompts(source=name, fields=fields, template="none", chat=chat)
     prompts = load_prompts(config, root, answered=answered)
     if wanted.reward is None:
-        return _Read(fields, prompts, _choose_reward(prompts, fields.answer))
+        return fields, prompts, _choose_reward(prompts, fields.answer)
     try_reward(load_reward(wanted.reward), prompts)
-    return _Read(fields, prompts, wanted.reward)
-
-
-def _find_model(name: str, root: Path) -> Location:
-    """Find a checkpoint's folder, or take its name for one of the Hub's, without asking."""
-    model = find_location("MODEL", name, None, root)
-    if model.folder is None and not is_hub_name(name):
-        raise model.refuse("no such folder", "give a checkpoint")
-    if model.folder is not None and not model.has("config.json"):
-        raise model.refuse("no config.json in it", "give a checkpoint")
-    return model
+    return fields, prompts, wanted.reward
 
 
 def _settings(model: Location, file: str) -> dict[str, Any]:
@@ -176,61 +159,61 @@ def _most_tokens(model: Location, wanted: int) -> int:
     )
 
 
-def _yaml(**entry: Any) -> str:
-    style = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False}
-    return str(yaml.safe_dump(entry, width=10**6, **style).strip()[1:-1])
-
-
-def _from_folder(folder: Path, name: str) -> str:
-    """Make an existing relative path relative to the new probe's folder."""
-    relative = Path(name).exists() and not Path(name).is_absolute()
-    return os.path.relpath(name, folder) if relative else name
-
-
-def _fill_in(model: Location, prompts: str, out: Path, read: _Read, wanted: Wanted) -> str:
-    chat = _choose_chat(model, read.prompts, wanted.chat)
-    is_long = chat or read.reward in ("gsm8k", "math")
-    of_chats = any(prompt.chat for prompt in read.prompts)
-    usual = "word-problem" if read.reward == "gsm8k" and not of_chats else "none"
+def _propose(model: Location, source: str, root: Path, wanted: Wanted) -> Probe:
+    fields, prompts, reward = _read_prompts(source, root, wanted)
+    chat = _choose_chat(model, prompts, wanted.chat)
+    of_chats = any(prompt.chat for prompt in prompts)
+    usual = "word-problem" if reward == "gsm8k" and not of_chats else "none"
     template = wanted.template or usual
-    if template not in TEMPLATES:
-        template = _from_folder(out.parent, template)
-    return Template(read_text(TEXT)).substitute(
-        file=out,
-        reward=_yaml(reward=read.reward),
-        source=_yaml(source=_from_folder(out.parent, prompts)),
-        fields=_yaml(fields=read.fields.model_dump()),
-        template=_yaml(template=template),
-        chat=_yaml(chat=chat),
-        max_new_tokens=wanted.max_tokens or _most_tokens(model, LONG if is_long else SHORT),
-        path=_yaml(path=_from_folder(out.parent, model.name)),
+    most = LONG if chat or reward in ("gsm8k", "math") else SHORT
+    return Probe(
+        model=Model(path=model.name),
+        prompts=Prompts(
+            source=source, fields=fields, limit=100, template=template, chat=chat
+        ),
+        reward=reward,
+        sampling=Sampling(max_new_tokens=wanted.max_tokens or _most_tokens(model, most)),
     )
 
 
-def _describe(out: Path, model: Location, read: _Read, root: Path) -> list[str]:
-    probe = load_probe(out)
-    chat, lines = probe.prompts.chat, [f"{out} written"]
-    if read.prompts:
-        answered = reads_answer(probe.reward)
-        prompts, count = read_prompts(probe.prompts, root, answered=answered)
-        what = "as the user's turn of a chat" if chat else "as the model gets it"
-        reward = load_reward(probe.reward, chat=chat)
-        lines += [
-            f"problems in {read.fields.problem}, answers in "
-            f"{read.fields.answer if 'answer' in prompts[0].record else 'none'}, reward "
-            f"{probe.reward}",
-            *describe_first(
-                prompts, reward, prompts[0].text, what, chat=chat, in_source=count
-            ),
-        ]
-    else:
-        lines.append("prompts not read: set subset, split, fields and reward in the file")
-    if not any(map(model.find, TOKENIZERS)):
-        lines.append(
-            f"warning: no tokenizer of {model.name} was seen, so whether it has a chat "
-            f"template is not known: prompts.chat = {str(chat).lower()}"
-        )
-    return [*lines, f"next: {COMMAND_PREFIX} advise {out}"]
+def _write(probe: Probe, out: Path) -> str:
+    """Write a probe, commented; relative paths that exist start from its folder."""
+
+    def line(**entry: Any) -> str:
+        style = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False}
+        return str(yaml.safe_dump(entry, width=10**6, **style).strip()[1:-1])
+
+    def path(name: str) -> str:
+        relative = Path(name).exists() and not Path(name).is_absolute()
+        return os.path.relpath(name, out.parent) if relative else name
+
+    prompts, template = probe.prompts, probe.prompts.template
+    return Template(read_text(TEXT)).substitute(
+        file=out,
+        reward=line(reward=probe.reward),
+        source=line(source=path(prompts.source)),
+        fields=line(fields=prompts.fields.model_dump()),
+        limit=line(limit=prompts.limit),
+        template=line(template=template if template in TEMPLATES else path(template)),
+        chat=line(chat=prompts.chat),
+        max_new_tokens=line(max_new_tokens=probe.sampling.max_new_tokens),
+        path=line(path=path(probe.model.path)),
+    )
+
+
+def _describe_prompts(probe: Probe, root: Path) -> list[str]:
+    config, answered = probe.prompts, reads_answer(probe.reward)
+    path = local_path(config.source, root)
+    if path is None or path.is_dir():
+        return ["prompts not read: set subset, split, fields and reward in the file"]
+    prompts, count = read_prompts(config, root, answered=answered)
+    reward, text = load_reward(probe.reward, chat=config.chat), prompts[0].text
+    what = "as the user's turn of a chat" if config.chat else "as the model gets it"
+    answers = config.fields.answer if "answer" in prompts[0].record else "none"
+    return [
+        f"problems in {config.fields.problem}, answers in {answers}, reward {probe.reward}",
+        *describe_first(prompts, reward, text, what, chat=config.chat, in_source=count),
+    ]
 
 
 def write_new(
@@ -239,12 +222,17 @@ def write_new(
     """Write a probe; return a description and the next command, a line each.
 
     By default its file is the model's name and `.yaml`, in the working folder. A probe that
-    could not be measured is not left there.
+    could not be measured is not written.
     """
-    location = _find_model(model, root)
+    location = locate("MODEL", model, None, root, fetch=False)
     out = out or Path(f"{Path(model).absolute().name}.yaml")
-    read = _read_prompts(prompts, root, wanted)
-    text = _fill_in(location, prompts, out, read, wanted)
+    probe = _propose(location, prompts, root, wanted)
+    text, lines = _write(probe, out), [f"{out} written", *_describe_prompts(probe, root)]
+    if not any(map(location.find, TOKENIZERS)):
+        lines.append(
+            f"warning: no tokenizer of {model} was seen, so whether it has a chat template "
+            f"is not known: prompts.chat = {str(probe.prompts.chat).lower()}"
+        )
     with writing(out):
         try:  # A file that is there, or a link of its name, is not touched.
             file = out.open("x", encoding="utf-8", newline="\n")
@@ -252,8 +240,4 @@ def write_new(
             raise InputError(f"{out}: exists; name another file by --out") from None
         with file:
             file.write(text)
-    try:
-        return _describe(out, location, read, root)
-    except BaseException:
-        out.unlink()
-        raise
+    return [*lines, f"next: {COMMAND_PREFIX} advise {out}"]
