@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 UNKNOWN_IDENTITY = "unknown: "
 
 
-def digest(value: Any) -> str:
-    """Hash nested lists, mappings, texts and numbers."""
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+def digest(value: Any, plain: Callable[[Any], Any] | None = None) -> str:
+    """Hash nested lists, mappings, texts and numbers, and what `plain` makes such."""
+    return hashlib.sha256(json.dumps(value, default=plain).encode()).hexdigest()
 
 
 def digest_arrays(arrays: Mapping[str, NDArray[Any]], *others: Any) -> str:
@@ -58,16 +58,14 @@ def as_plain(value: Any) -> Any:
     kind = type(value).__name__
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, date | time | timedelta | Decimal):
-        return [kind, str(value)]
+    if isinstance(value, date | time | timedelta | Decimal) or kind == "NAType":
+        return [kind, str(value)]  # The last one is missing in a data frame of pandas.
     if isinstance(value, bytes):
         return [kind, hashlib.sha256(value).hexdigest()]
     if isinstance(value, np.generic) and not value.dtype.hasobject:
         return value.item()
     if isinstance(value, np.ndarray):
         return value.tolist() if value.dtype.hasobject else digest_arrays({kind: value})
-    if kind == "NAType":  # Missing in a data frame of pandas.
-        return [kind]
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", ())
     if isinstance(value, tensor):
         content = hashlib.sha256(tensor_bytes(value)).hexdigest()
@@ -103,21 +101,15 @@ def _file_of(module: object) -> str | None:
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
 
-def _describe(value: Any) -> Any:
-    """Write code, with its constants, or a plain value for JSON, alike in every process."""
+def _as_plain_code(value: Any) -> Any:
+    """Write code, with its constants, for JSON, alike in every process."""
     if isinstance(value, CodeType):
         parts = [value.co_qualname, value.co_firstlineno, value.co_code.hex()]
-        names = [*value.co_names, *value.co_varnames]  # Arguments are columns, too.
-        return [*parts, *names, *map(_describe, value.co_consts)]
+        # Arguments are columns, too.
+        return [*parts, *value.co_names, *value.co_varnames, *value.co_consts]
     if isinstance(value, frozenset | set):  # Their order is not.
         return sorted(map(repr, value))
-    if isinstance(value, tuple | list):
-        return [type(value).__name__, *map(_describe, value)]
-    if isinstance(value, dict):
-        return [[_describe(key), _describe(part)] for key, part in value.items()]
-    if not isinstance(value, str | bytes | int | float | complex | None | EllipsisType):
-        raise TypeError(f"{type(value).__name__} is no plain value")
-    return repr(value)
+    return repr(value) if isinstance(value, complex | EllipsisType) else as_plain(value)
 
 
 def identify_function(function: Callable[..., Any]) -> str:
@@ -132,10 +124,9 @@ def identify_function(function: Callable[..., Any]) -> str:
     if bound is not None:
         return f"{UNKNOWN_IDENTITY}give a function, not the method of an object"
     try:
-        signature = _describe([code, defaults, named])
+        return digest([code, defaults, named, source], _as_plain_code)
     except TypeError as error:
         return f"{UNKNOWN_IDENTITY}of a default argument, {error}"
-    return digest([signature, source])
 
 
 def identify_named(function: Callable[..., Any], name: str) -> str:
