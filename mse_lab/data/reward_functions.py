@@ -70,24 +70,19 @@ def _awaited(value: Any) -> Any:
 
 def call_by_names(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """Call a function with those of its parameters that there are."""
-    known = parameters_of(function)
+    signature = inspect.signature(function)
+    known = signature.parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
-    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    single = {name: one for name, one in known.items() if one.kind not in variadic}
-    needed = [name for name, one in single.items() if one.default is one.empty]
-    if missing := [name for name in needed if name not in given]:
-        raise InputError(
-            f"it takes {', '.join(missing)}, not given here; given are {', '.join(given)}"
-        )
     taken = {name: given[name] for name in given if takes_any or name in known}
+    try:
+        signature.bind(**taken)
+    except TypeError as error:
+        raise InputError(f"{error}, not given here; given are {', '.join(given)}") from None
     return _awaited(function(**taken))
 
 
-def ignore(*_: Any) -> None:
-    """Take what a reward logs through the trainer: it belongs to the training alone."""
-
-
-LOGS = {"log_extra": ignore, "log_metric": ignore}
+# What a reward logs through the trainer belongs to the training alone.
+LOGS = dict.fromkeys(("log_extra", "log_metric"), lambda *_: None)
 
 
 def _of_trl(function: Callable[..., Any], chat: bool, more: Mapping[str, Any]) -> RewardsOf:
@@ -95,11 +90,11 @@ def _of_trl(function: Callable[..., Any], chat: bool, more: Mapping[str, Any]) -
         names = [name for name in prompt.record if name not in OF_THE_TRAINER]
         rows, given = [protect(prompt.record) for _ in texts], {**LOGS, **more}
         given |= {name: [row[name] for row in rows] for name in names}
-        given |= {"prompts": [prompt.text for _ in texts], "completions": [*texts]}
-        if chat:
-            given["prompts"] = [protect(prompt.turns) for _ in texts]
-            answers = ({"role": "assistant", "content": text} for text in texts)
-            given["completions"] = [[answer] for answer in answers]
+        asked: Any = prompt.turns if chat else prompt.text
+        given["prompts"] = [protect(asked) for _ in texts]
+        given["completions"] = [
+            [{"role": "assistant", "content": text}] if chat else text for text in texts
+        ]
         if ids is not None:
             given["completion_ids"] = [[*map(int, one)] for one in ids]
         rewards = list(call_by_names(function, given))

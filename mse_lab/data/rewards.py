@@ -48,10 +48,10 @@ def _answers(prompt: Mapping[str, Any]) -> list[str]:
 
 def _answer(prompt: Mapping[str, Any]) -> str:
     """Give the reference answer where only one is read."""
-    first, *others = _answers(prompt)
-    if others:
+    answers = _answers(prompt)
+    if len(answers) > 1:
         raise ValueError("the answer is a list; contains, exact and math read any of it")
-    return first
+    return answers[0]
 
 
 def integer(text: str, prompt: Mapping[str, Any]) -> float:
@@ -76,8 +76,7 @@ def first_integer(text: str, prompt: Mapping[str, Any]) -> float:
     >>> first_integer("7. Then 3 + 5 = 8", {"answer": "7"})
     1.0
     """
-    first = _INTEGER.search(text)
-    return integer(first[0] if first else "", prompt)
+    return integer("".join(_INTEGER.findall(text)[:1]), prompt)
 
 
 def contains(text: str, prompt: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from log_makers import write_lines
 from mse_lab.config.prompt_templates import FEW_SHOT, TEMPLATES
 from mse_lab.config.schema import Fields, Prompts
-from mse_lab.data.prompts import load_prompts, read_prompts, take_prompts
+from mse_lab.data.prompts import choose_prompts, load_prompts, read_prompts, take_prompts
 from mse_lab.data.rewards import gsm8k
 from mse_lab.errors import InputError
 from prompt_sets import FIELDS, ROOT, load, word_problems
@@ -238,3 +238,45 @@ def test_what_is_no_prompt_is_not_read_as_text(problem, changes, words):
     config = Prompts(source="memory", **{"template": "none"} | changes)
     with pytest.raises(InputError, match=words):
         take_prompts([{"problem": problem, "answer": 1}], config, answered=True)
+
+
+TRAINED = [
+    {"prompt": f"{at} + 1 =", "problem": "mine", "answer": at + 1} for at in range(9)
+]
+
+
+def test_a_trainers_rows_are_the_same_every_time_and_no_first_ones():
+    chosen = choose_prompts(TRAINED, 4, seed=0)
+    assert chosen == choose_prompts(TRAINED, 4, seed=0)
+    assert all(one.record == TRAINED[int(one.id)] for one in chosen)
+    places = {
+        tuple(one.id for one in choose_prompts(TRAINED, 4, seed=seed)) for seed in range(20)
+    }
+    assert len(places) > 10
+    assert [one.id for one in choose_prompts(TRAINED, 99, seed=0)] == [*map(str, range(9))]
+
+
+def test_a_trainers_rows_are_given_as_everywhere_else():
+    one, other = choose_prompts(["1 + 1 =", {"problem": "2 + 2 =", "answer": 4}], 3, seed=0)
+    assert (one.text, other.text, other.record["answer"]) == ("1 + 1 =", "2 + 2 =", 4)
+    (chat,) = choose_prompts([{"prompt": CHAT}], 3, seed=0)
+    assert chat.turns == CHAT
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (
+            [{"question": "1", "answer": 2}],
+            r"prompts\[0\]: .* column prompt; it has question",
+        ),
+        ([{"prompt": ""}], "no text or messages"),
+        ([{"prompt": "1"}, {"prompt": CHAT}], "texts beside chats"),
+        ([], "prompts: none"),
+        (iter(TRAINED), "of known length"),
+        ([3], "a list of mappings"),
+    ],
+)
+def test_what_is_no_training_set(rows, words):
+    with pytest.raises(InputError, match=words):
+        choose_prompts(rows, 4, seed=0)

@@ -21,8 +21,8 @@ ROW = {"id": "q7", "problem": "1 + 1", "answer": "2", "level": [3]}
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
 
 
-def graded(function, *texts, chat=False, ids=None, row=ROW):
-    reward = UserReward(function, "reward = mine:reward", chat=chat)
+def graded(function, *texts, chat=False, ids=None, row=ROW, **more):
+    reward = UserReward(function, "reward = mine:reward", chat=chat, **more)
     turns = row["problem"] if isinstance(row.get("problem"), list) else None
     prompt = Prompt("q7", "1 + 1", "", row, turns)
     return reward_completions(reward, texts, prompt, ids).values_N.tolist()
@@ -119,6 +119,24 @@ def test_a_chat_keeps_its_turns():
     assert graded(reward, "a", chat=True, row={"id": "q7", "problem": CHAT}) == [1]
 
 
+def test_a_training_gives_its_columns_and_its_state():
+    """Those of the data set, though they be called as ours are."""
+    seen = {}
+
+    def reward(completions, **columns):
+        seen.update(columns, completions=completions)
+        return [1.0] * len(completions)
+
+    row = {"prompt": "1 + 1", "completion": "1", "problem": "mine", "answer": 2}
+    graded(reward, "2", row=row, ids=[[50]], trainer_state="state")
+    logs = {seen.pop(name) for name in ("log_extra", "log_metric")}
+    assert all(log("a", 1.0) is None for log in logs)
+    assert seen == {
+        **{"prompts": ["1 + 1"], "completions": ["2"], "completion_ids": [[50]]},
+        **{"problem": ["mine"], "answer": [2], "trainer_state": "state"},
+    }
+
+
 def test_how_often_a_function_is_called():
     """TRL's for some completions at once; ours once for equal texts."""
     calls, texts = [], ["a", "b", "a"] * 30
@@ -142,11 +160,11 @@ REFUSED = {
     "too few": (lambda completions: [], "q7: ValueError: it gave 0 rewards for 2"),
     "None": (lambda completions: [None, 1], "q7: it gave None, by which TRL leaves"),
     "None of ours": (lambda text, row: None, "q7: it gave None, by which TRL leaves"),
-    "no ids": (lambda completions, completion_ids: [0], "it takes completion_ids, not"),
-    "a state": (lambda completions, trainer_state, **more: [0], "takes trainer_state,"),
-    "a column": (lambda completions, solution: [0], "it takes solution, not given here"),
+    "no ids": (lambda completions, completion_ids: [0], "'completion_ids', not given"),
+    "a state": (lambda completions, trainer_state, **more: [0], "'trainer_state', not"),
+    "a column": (lambda completions, solution: [0], "argument: 'solution', not given here"),
     "a column inside": (lambda completions, **more: more["x"], "KeyError: 'x'"),
-    "verl's column": (compute_score, "it takes data_source, not given here"),
+    "verl's column": (compute_score, "argument: 'data_source', not given here"),
 }  # fmt: skip
 
 
