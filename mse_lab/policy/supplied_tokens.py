@@ -3,7 +3,7 @@
 An end token may end each turn of the policy, behind which an environment goes on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -33,11 +33,10 @@ def read_tokens(line: Line, policy: Policy, positions: int) -> Ints:
     given = _tokenise(line, policy, positions) if from_text else line.token_ids
     tokens = np.array(given, np.int64)
     truncated = from_text and line.truncated
-    fault = _fault(tokens, line.mask, policy, len(tokens) if truncated else positions)
-    if fault and from_text:
-        fault += "; a tokenised text may be longer than what was drawn: give tokens"
-    if fault:
-        raise line.refusal(fault)
+    longest = len(tokens) if truncated else positions
+    longer = "; a tokenised text may be longer than what was drawn: give tokens"
+    for fault in _faults(tokens, line.mask, policy, longest):
+        raise line.refusal(f"{fault}{longer if from_text else ''}")
     return tokens
 
 
@@ -57,57 +56,43 @@ def _tokenise(line: Line, policy: Policy, most: int) -> list[int]:
     return [*tokens, policy.tokenizer.eos_token_id]
 
 
-def _fault(tokens: Ints, mask: Flags | None, policy: Policy, positions: int) -> str:
-    """Say why the policy cannot have drawn the tokens of a mask; empty if it can."""
+def _faults(
+    tokens: Ints, mask: Flags | None, policy: Policy, positions: int
+) -> Iterator[str]:
+    """Say why the policy cannot have drawn the tokens of a mask."""
     count = len(tokens)
     if not count:
-        return "no tokens; an empty completion is its end token alone"
-    outside = tokens[(tokens < 0) | (tokens >= policy.vocabulary)]
-    if len(outside):
+        yield "no tokens; an empty completion is its end token alone"
+    for token in tokens[(tokens < 0) | (tokens >= policy.vocabulary)][:1]:
         vocabulary = f"the vocabulary of {policy.vocabulary}"
-        return f"token {outside[0]} is not in {vocabulary}; check model.path"
+        yield f"token {token} is not in {vocabulary}; check model.path"
     if count > positions:
-        return (
+        yield (
             f"{count} tokens, and sampling.max_new_tokens = {positions}; set it to what "
             "they were drawn with"
         )
+    if policy.stops is not None and mask is not None:
+        yield "it has a mask, and turns end by themselves; leave out sampling.stop"
     drawn = np.ones(count, np.bool_) if mask is None else mask
-    return (
-        _end_inside(tokens, drawn, policy)
-        or _stop_inside(tokens, mask, policy)
-        or _no_end(tokens, drawn, policy, positions)
-    )
+    yield from _goes_on(tokens, drawn, policy)
+    if drawn[-1] and count != positions and not policy.ends(tokens.tolist()):
+        end_tokens = ", ".join(map(str, policy.end_tokens))
+        yield (
+            f"{count} tokens without an end token ({end_tokens}) or stop string, and "
+            f"sampling.max_new_tokens = {positions}; give the end token too, or set "
+            "sampling.stop and sampling.max_new_tokens to what they were drawn with"
+        )
 
 
-def _end_inside(tokens: Ints, drawn: Flags, policy: Policy) -> str:
-    """Say where the policy went on after an end token, as only an environment may."""
+def _goes_on(tokens: Ints, drawn: Flags, policy: Policy) -> Iterator[str]:
+    """Say where the policy went on after an end, as only an environment may."""
+    count, rest = len(tokens), "leave out what follows it"
     ended = drawn & np.isin(tokens, policy.end_tokens)
-    for index in np.flatnonzero(ended[:-1] & drawn[1:])[:1]:
-        end = f"end token {tokens[index]} is number {index + 1}"
-        return f"{end} of {len(tokens)} tokens; leave out what follows it"
-    return ""
-
-
-def _stop_inside(tokens: Ints, mask: Flags | None, policy: Policy) -> str:
-    """Say where the policy went on after a stop string."""
+    for at in np.flatnonzero(ended[:-1] & drawn[1:]):
+        yield f"end token {tokens[at]} is number {at + 1} of {count} tokens; {rest}"
     if policy.stops is None:
-        return ""
-    if mask is not None:
-        return "it has a mask, and turns end by themselves; leave out sampling.stop"
-    for number in range(1, len(tokens)):
+        return
+    for number in range(1, count):
         if policy.stops.end(tokens[:number].tolist()):
-            end = f"token {number} of {len(tokens)} completes a string of sampling.stop"
-            return f"{end}; leave out what follows it"
-    return ""
-
-
-def _no_end(tokens: Ints, drawn: Flags, policy: Policy, positions: int) -> str:
-    """Say that nothing ended a completion that was not truncated either."""
-    if not drawn[-1] or len(tokens) == positions or policy.ends(tokens.tolist()):
-        return ""
-    end_tokens = ", ".join(map(str, policy.end_tokens))
-    return (
-        f"{len(tokens)} tokens without an end token ({end_tokens}) or stop string, and "
-        f"sampling.max_new_tokens = {positions}; give the end token too, or set "
-        "sampling.stop and sampling.max_new_tokens to what they were drawn with"
-    )
+            what = "completes a string of sampling.stop"
+            yield f"token {number} of {count} {what}; {rest}"
