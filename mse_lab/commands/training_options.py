@@ -63,15 +63,8 @@ def read_training_options(
     from mse_lab.config.schema import Training
     from mse_lab.config.trainers import TRAINERS
 
-    given = {
-        "config": arguments.config,
-        "words": arguments.training,
-        "completions_per_step": arguments.completions_per_step,
-        "estimator": arguments.estimator and read_entry(arguments.estimator),
-    }
-    given = {key: value for key, value in given.items() if value is not None}
-    counts = (arguments.G, arguments.processes)
-    if not given and arguments.trainer is None and counts == (None, None):
+    names = ("trainer", "G", "processes", "config", "training", "completions_per_step")
+    if all(getattr(arguments, name) is None for name in (*names, "estimator")):
         return of_probe
     name = _find_trainer(arguments, of_probe)
     if (trainer := TRAINERS.get(name)) is None:
@@ -79,16 +72,20 @@ def read_training_options(
             f"--trainer: no trainer {name}; known: {listed([*TRAINERS])}; for another one "
             "give --G, --completions-per-step and --estimator alone"
         )
+    if arguments.processes is not None and "processes" not in trainer.settings:
+        raise InputError(
+            f"--processes: the batch of {trainer.title} is that of all processes; leave it "
+            "out"
+        )
     same = of_probe is not None and of_probe.trainer == name
-    values = of_probe.model_dump() if same and of_probe else {}
-    values["trainer"] = name
-    if arguments.processes is not None:
-        if "processes" not in trainer.settings:
-            raise InputError(
-                f"--processes: the batch of {trainer.title} is that of all processes; "
-                "leave it out"
-            )
-        values["processes"] = arguments.processes
-    if arguments.G is not None:
-        values[trainer.size] = arguments.G
-    return Training(**values | given)
+    given = {
+        "trainer": name,
+        "config": arguments.config,
+        "words": arguments.training,
+        "completions_per_step": arguments.completions_per_step,
+        "estimator": arguments.estimator and read_entry(arguments.estimator),
+        "processes": arguments.processes,
+        trainer.size: arguments.G,
+    }
+    typed = {key: value for key, value in given.items() if value is not None}
+    return Training(**(of_probe.model_dump() if same and of_probe else {}) | typed)

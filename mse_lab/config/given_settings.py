@@ -53,29 +53,24 @@ def normal(value: Any) -> Any:
     return value
 
 
-def _letters_apart(one: str, other: str) -> int:
-    """Count the letters of two names that the other one lacks.
-
-    >>> _letters_apart("num_generatons", "num_generations"), _letters_apart("bata", "beta")
-    (1, 2)
-    """
-    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
-    return len(one) + len(other) - 2 * sum(block.size for block in blocks)
-
-
 # Two names that are alike: a misspelt one, where it is none of the trainer's own.
 MOST_LETTERS, LEAST_ALIKE = 4, 0.75
 
 
-def _refuse_misspelt(spelling: str, known: Iterable[str], where: str) -> None:
-    """Refuse a name that hardly differs from a known one, where no words follow it."""
-    name = spelling.replace("-", "_")
-    for near in difflib.get_close_matches(name, known, cutoff=LEAST_ALIKE):
-        end, known_end = (one.rpartition(".")[2] for one in (name, near))
-        alike = difflib.get_close_matches(end, [known_end], cutoff=LEAST_ALIKE)
-        longer = name.startswith(f"{near}_")
-        if alike and not longer and _letters_apart(name, near) <= MOST_LETTERS:
-            raise InputError(f"{where}: unknown setting {spelling}; did you mean {near}?")
+def _is_misspelt(name: str, known: str) -> bool:
+    """Whether a name hardly differs from a known one, where no words follow it.
+
+    >>> [_is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "stop")]
+    [True, False, False]
+    """
+    match = difflib.SequenceMatcher(None, name, known, autojunk=False)
+    apart = (
+        len(name) + len(known) - 2 * sum(one.size for one in match.get_matching_blocks())
+    )
+    if apart > MOST_LETTERS or name.startswith(f"{known}_"):
+        return False
+    match.set_seqs(*(one.rpartition(".")[2] for one in (name, known)))
+    return match.ratio() >= LEAST_ALIKE
 
 
 def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Settings:
@@ -97,7 +92,9 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
                     f"{trainer.title} does not look; give the settings of that section "
                     "alone"
                 )
-        _refuse_misspelt(spelling, absent, where)
+            if _is_misspelt(spelling.replace("-", "_"), known):
+                line = f"unknown setting {spelling}; did you mean {known}?"
+                raise InputError(f"{where}: {line}")
     return settings
 
 

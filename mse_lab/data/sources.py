@@ -46,21 +46,18 @@ def _lines(path: Path) -> Iterator[Row]:
         yield Row(where, number, parse_json(line, where))
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, date | time | timedelta | Decimal):
-        return str(value)
-    raise TypeError(type(value).__name__)
-
-
 def _row(where: str, number: int, values: dict[str, Any]) -> Row:
     """Make a row of a table's; its values are those of JSON."""
-    try:
-        return Row(where, number, parse_json(json.dumps(values, default=_plain), where))
-    except TypeError as error:
+
+    def plain(value: Any) -> str:
+        if isinstance(value, date | time | timedelta | Decimal):
+            return str(value)
         raise InputError(
-            f"{where}: has a value other than texts and numbers ({error}); save it without "
-            "that column"
-        ) from None
+            f"{where}: has a value other than texts and numbers ({type(value).__name__}); "
+            "save it without that column"
+        )
+
+    return Row(where, number, parse_json(json.dumps(values, default=plain), where))
 
 
 def _table(path: Path) -> Iterator[Row]:
