@@ -14,13 +14,11 @@ from mse_lab.answers.advice_evidence import ask, evidence_of_samples
 from mse_lab.api.measure import analyse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT
-from mse_lab.mse.constants import Constants, find_constants
-from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
-from mse_lab.mse.pools import Pools
-from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.pools import Pools, without_diagonal
+from mse_lab.mse.prompt_table import Constants, PromptTable, find_constants
 from mse_lab.mse.samples import Samples
 
 KINDS, DIMENSIONS = 12, 6

@@ -23,12 +23,12 @@ from mse_lab.config.training import DEFAULT
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.baseline import fit_at
-from mse_lab.mse.constants import Constants
-from mse_lab.mse.decomposition import Between, Decomposition, aggregate
+from mse_lab.mse.curves import Between, Decomposition, aggregate
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.loss import Aim
 from mse_lab.mse.moments import Moments
+from mse_lab.mse.prompt_table import Constants
 from mse_lab.mse.regime import Regime, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
 from mse_lab.results.tables import interval_heads

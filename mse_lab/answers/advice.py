@@ -1,6 +1,6 @@
 """Advice: the verdict on a training's group size, with every number behind it.
 
-By `mse_lab.mse.constants` and `mse_lab.mse.progress`, for N completions a step, G of each
+By `mse_lab.mse.prompt_table` and `mse_lab.mse.loss`, for N completions a step, G of each
 of N/G prompts drawn at random,
 
     N MSE      c1 G + c2 + c3/(G-1) of GRPO-type, least at G* = 1 + sqrt(c3/c1)
@@ -11,25 +11,31 @@ of N/G prompts drawn at random,
 ||g||^2 is that of the population's mean gradient, not of the run's fixed prompts.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from mse_lab.answers.advice_evidence import Evidence, UserSetting
+from mse_lab.answers.advice_evidence import Evidence, UserSetting, evidence_of_run
 from mse_lab.answers.ladder import Ladder, LadderRow
 from mse_lab.config.training import Setting, change_to, fits
+from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, NoAnswer
-from mse_lab.mse import progress
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import find_aims
+from mse_lab.mse.loss import find_aims, noise_scale, ratio_of_costs, step_size_ratio
 from mse_lab.mse.regime import Regime
-from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, Stopped, Verdict
+from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, TOLERANCE, Stopped, Verdict
 from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
-from mse_lab.results.files import as_data
+from mse_lab.results.files import as_data, open_intact
+from mse_lab.results.finished_run import read_run
+from mse_lab.results.folder import RESTORE, ResultsFolder
 
 
 class StepProgress(NamedTuple):
@@ -212,7 +218,7 @@ def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
     aims = find_aims(evidence.table, entry, [question.present, ruling.set_to])
     to = ruling.baseline.aim if ruling.baseline else aims[ruling.set_to]
     top, base = to.cost(0.0), aims[question.present].cost(0.0)
-    ratio = progress.ratio_of_costs(evidence.table, top, base, evidence.level)
+    ratio = ratio_of_costs(evidence.table, top, base, evidence.level)
     return ruling.saves, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
 
 
@@ -262,8 +268,8 @@ def make_advice(evidence: Evidence) -> Advice:
         saves=saves,
         at_most=ruling.at_most,
         at_least=ruling.at_least,
-        noise_scale=progress.noise_scale(table, ladder.base, level),
-        learning_rate_factor=progress.step_size_ratio(table, *halved, level, adam=True),
+        noise_scale=noise_scale(table, ladder.base, level),
+        learning_rate_factor=step_size_ratio(table, *halved, level, adam=True),
         ladder=rows,
         **_constants(evidence),
         best=evidence.best_group_size,
@@ -276,3 +282,58 @@ def make_advice(evidence: Evidence) -> Advice:
         stopped=drawn.stopped if drawn else None,
         batches=_batches(evidence.setting, rows),
     )
+
+
+def restore_advice(path: Path) -> Advice:
+    """Read an `advice.json`."""
+    with open_intact(path, RESTORE) as file:
+        values = json.loads(file.read())
+        for follows in ("num_generations", "progress"):
+            values.pop(follows, None)
+        return TypeAdapter(Advice).validate_python(values)
+
+
+def advise_run(
+    folder: Path,
+    setting: Setting | None = None,
+    regret: float = TOLERANCE,
+) -> Advice:
+    """Advise from a finished run; from its `advice.json` where it has no pools."""
+    results = ResultsFolder(folder)
+    if results.has("pools.npz") or not results.has("advice.json"):
+        run = read_run(folder)
+        try:
+            return make_advice(evidence_of_run(run, setting or run.setting, regret))
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
+    advice = restore_advice(results.file("advice.json"))
+    about, asked = advice.setting, None if setting is None else UserSetting.of(setting)
+    if asked not in (None, about) or regret != advice.regret:
+        steps = about.completions_per_step or "unknown"
+        raise InputError(
+            f"{folder}: has no pools.npz, only the answer for {about.trainer} with "
+            f"{about.named}, completions_per_step = {steps}, "
+            f"at regret = {advice.regret:g}; measure for yours with --fresh, "
+            f"or all of it with {COMMAND_PREFIX} run {advice.name}"
+        )
+    return advice
+
+
+def keep_advice(folder: Path, advice: Advice) -> None:
+    """Write `advice.json` into a folder."""
+    ResultsFolder(folder).write("advice.json", advice.as_dict())
+
+
+def keep_advice_of_run(folder: Path, advice: Advice) -> None:
+    """Write the advice on a run, where the folder has none or its pools answer anew.
+
+    The answer to another question stays, and so does a file that is no answer.
+    """
+    results = ResultsFolder(folder)
+    if not results.has("advice.json"):
+        keep_advice(folder, advice)
+    elif results.has("pools.npz"):
+        with suppress(InputError):
+            kept = restore_advice(results.file("advice.json"))
+            if (kept.setting, kept.regret) == (advice.setting, advice.regret):
+                keep_advice(folder, advice)

@@ -27,8 +27,7 @@ from mse_lab.config.training import Setting
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.baseline import Baseline, fit_baseline
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import Aim, find_aims, is_unbiased
-from mse_lab.mse.progress import progress, steps_ratio
+from mse_lab.mse.loss import Aim, find_aims, is_unbiased, progress, steps_ratio
 from mse_lab.mse.rule import SIZES
 
 # Completions a step at which progress is said where N is unknown, and beside N.

@@ -46,7 +46,7 @@ from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.intervals import Estimate, Statistic
 from mse_lab.mse.loss import find_aims
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.prompt_samples import mean_over_prompts
+from mse_lab.mse.prompt_table import mean_over_prompts
 from mse_lab.mse.replicates import Key, form_groups
 from mse_lab.results.analysis import Analysis
 

@@ -90,7 +90,7 @@ def execute(arguments: Namespace) -> int:
     run, probe = _find_results(name, arguments)
     if probe is not None and (anew or not _stands(run)):
         return in_processes(measure_until_answered, arguments)
-    from mse_lab.answers.advice_files import keep_advice_of_run
+    from mse_lab.answers.advice import keep_advice_of_run
     from mse_lab.report.advice_report import say_advice
 
     advice = _read(run, probe and name, arguments)
@@ -121,7 +121,7 @@ def _read(run: Path, probe: str | None, arguments: Namespace) -> Advice:
             f"--budget: {run} is measured, and nothing more is drawn; leave it out, or "
             "measure anew with --fresh"
         )
-    from mse_lab.answers.advice_files import advise_run
+    from mse_lab.answers.advice import advise_run
     from mse_lab.config.training import find_setting
     from mse_lab.mse.rule import TOLERANCE
     from mse_lab.results.finished_run import read_probe
@@ -224,9 +224,8 @@ def _sample(
     probe = probe.model_copy(update={"training": training})
     setting, regret = find_setting(training, probe), arguments.regret or TOLERANCE
     subject = prepare_early(name, probe, folder, processes, fresh=arguments.fresh)
-    from mse_lab.answers.advice import make_advice
+    from mse_lab.answers.advice import keep_advice, make_advice
     from mse_lab.answers.advice_evidence import ask
-    from mse_lab.answers.advice_files import keep_advice
     from mse_lab.api.measure import evidence_of
     from mse_lab.run.advise import sample_probe
 

@@ -33,7 +33,7 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print the answer, and what to type next; write nothing."""
-    from mse_lab.answers.advice_files import restore_advice
+    from mse_lab.answers.advice import restore_advice
     from mse_lab.report.advice_report import advice_text
 
     folder = EXAMPLES / RUN

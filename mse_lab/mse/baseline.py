@@ -4,7 +4,7 @@ For w_i = Z_i - alpha - lambda m_i, m_i the mean of the group's others, over ran
 
     N MSE = c1 G + E[A - 2 b B + b^2 S - ||g||^2] + lambda^2 c3/(G-1),  b = alpha + lambda V
 
-with letters as in `moments.py` and `constants.py`. At a given G the least is where
+with letters as in `moments.py` and `prompt_table.py`. At a given G the least is where
 
     [ E S     E VS               ] [alpha ]   [ E B  ]
     [ E VS    E V^2 S + c3/(G-1) ] [lambda] = [ E VB ]

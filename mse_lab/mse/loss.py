@@ -7,12 +7,16 @@ weights depend on a group's rewards alone, with hbar = E h(X) and of one group
     between = E||h(X) - hbar||^2,  within = E[tr Var(g_hat | X)].
 
 A factor of g_hat is a matter of the learning rate. What counts is the share of the possible
-progress that a step makes (`progress.py`),
+progress that a step makes. One of length eta gains, to second order and with curvature
+kappa in the directions that count, eta <hbar, g> - (eta^2 kappa / 2) E||g_hat||^2. At the
+best length of each estimator that is, over the gain of the true gradient,
 
     <hbar, g>^2 / (||g||^2 E||g_hat||^2) = c^2 / (1 + q/N),
 
 c the cosine of hbar with g, and q = G (between + within) / ||hbar||^2 the noise scale in
-completions. So a training needs steps in proportion to the cost
+completions (arXiv 1812.06162). The best length, <hbar, g> / (kappa E||g_hat||^2), is SGD's;
+Adam, which divides by the root of the second moment, takes the root of a ratio of them. So
+a training needs steps in proportion to the cost
 
     cost(G, N) = ||g||^2 (N + q) / c^2,
 
@@ -34,6 +38,7 @@ least and rises again. So if it rises at the largest size that is known, the bes
 among the known ones (`is_bracketed`).
 """
 
+import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Self
 
@@ -42,10 +47,9 @@ import numpy as np
 from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
-from mse_lab.mse.constants import Constants, one_baseline
+from mse_lab.mse.intervals import Estimate, falling
 from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, unbiased_law
-from mse_lab.mse.prompt_samples import raise_to_zero
-from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.prompt_table import Constants, PromptTable, one_baseline, raise_to_zero
 
 # What divides by a number of a large batch, or subtracts it, or differs by a factor.
 _AS_GOOD_AS = {
@@ -305,3 +309,86 @@ def is_bracketed(sizes: Sequence[int], upper_KK: Floats, largest: int) -> bool:
         largest: The largest size that training would use.
     """
     return sizes[-1] >= largest or bool((upper_KK[:-1, -1] < 1).any())
+
+
+def noise_scale(table: PromptTable, aim: Aim, level: float) -> Estimate:
+    """Completions a step at which the error E is one: half of the progress is made.
+
+    Without an upper end where ||g||^2 is not measurably positive.
+    """
+    inverse = divide(aim.signal, aim.noise)
+    return falling(table.estimate(inverse, level), -1)
+
+
+def progress(table: PromptTable, aim: Aim, completions: float, level: float) -> Estimate:
+    """Share of the possible progress that a step of N completions makes, from 0 to 1."""
+    if aim.cosine2 is None:
+        scale = noise_scale(table, aim, level)
+        ends = (scale.value, scale.high, scale.low)
+        return Estimate(*(completions / (completions + end) for end in ends))
+    ratio = divide(aim.noise, completions * aim.signal, LARGEST)
+    share = divide(aim.cosine2, 1 + ratio)
+    shares = table.estimate(share, level)
+    return Estimate(*(min(max(one, 0.0), 1.0) for one in shares))
+
+
+def ratio_of_costs(table: PromptTable, top: Floats, base: Floats, level: float) -> Estimate:
+    """Estimate the ratio of two costs, paired over the prompts; infinite: no bound."""
+    # A cost that is not positive, as of a sample of prompts, tells nothing of the ratio.
+    efficiency = np.clip(divide(base, top, LARGEST), 0, LARGEST)
+    share = table.estimate_positive(efficiency, level)
+    ends = (share.value, share.high, share.low)
+    return Estimate(*(1 / end if end > 0 else math.inf for end in ends))
+
+
+def steps_ratio(
+    table: PromptTable, top: Aim, base: Aim, completions: float, level: float
+) -> Estimate:
+    """Steps with one estimator and size over those with another, at N completions a step.
+
+    Of two unbiased ones the ratio lies between 1 and that of the completions (N = 0). That
+    is all that is known where ||g||^2 is not significantly positive: the value is NaN.
+    """
+    ratio, limit = (
+        ratio_of_costs(table, top.cost(one), base.cost(one), level)
+        for one in (completions, 0.0)
+    )
+    if not completions or top.cosine2 is not None or base.cosine2 is not None:
+        return ratio
+    if not table.knows_gradient(level):
+        return Estimate(math.nan, min(limit.low, 1.0), max(limit.high, 1.0))
+    return Estimate(
+        ratio.value,
+        max(ratio.low, min(limit.low, 1.0)),
+        min(ratio.high, max(limit.high, 1.0)),
+    )
+
+
+def step_size_ratio(
+    table: PromptTable,
+    old: tuple[Aim, float],
+    new: tuple[Aim, float],
+    level: float,
+    *,
+    adam: bool,
+) -> Estimate:
+    """By what factor the best step size changes between two (estimator at G, N).
+
+    (1 + E_old) / (1 + E_new) for SGD, its square root for Adam, where both have weights of
+    one scale. Between 1 and the ratio of the errors, which is all that is known where
+    ||g||^2 is not significantly positive.
+    """
+    errors = [aim.noise / completions for aim, completions in (old, new)]
+    signals = [aim.signal for aim, _ in (old, new)]
+    limit = table.estimate_positive(divide(*errors), level)
+    # An error that is not above its noise may be estimated below zero, a ratio with it.
+    low, high = min(max(limit.low, 0.0), 1.0), max(limit.high, 1.0)
+    second = [
+        error + raise_to_zero(signal) for error, signal in zip(errors, signals, strict=True)
+    ]
+    ratio = table.estimate_positive(divide(*second), level)
+    if table.knows_gradient(level):
+        low, high = max(ratio.low, low), min(ratio.high, high)
+    power = 0.5 if adam else 1.0
+    value = min(max(ratio.value, low), high)
+    return Estimate(value**power, low**power, high**power)

@@ -187,3 +187,36 @@ def completion_moments(pools: Pools) -> Moments:
         reward2_norm2=rewards**2 * norms2,
         given_baseline=whole.best_baseline,
     )
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """Correlations of the logits norm with ||W||^2; zero where one of them is constant."""
+
+    within: float
+    overall: float
+
+
+def _correlation(deviations_N: Floats, others_N: Floats) -> float:
+    scale = np.sqrt((deviations_N**2).sum() * (others_N**2).sum())
+    return float(divide((deviations_N * others_N).sum(), scale))
+
+
+def measure_proxy(pools: Pools) -> Proxy | None:
+    """Correlate the two norms over the replicate completions; None if not recorded.
+
+    With s and w the two norms, of completions i of prompts x,
+
+        sum_xi (s_xi - s_x)(w_xi - w_x) / sqrt(sum_xi (s_xi - s_x)^2 sum_xi (w_xi - w_x)^2),
+
+    within prompts with their own means s_x and w_x, which is what a baseline over a group
+    uses, and in all with the means over all completions.
+    """
+    logits_PN = pools.logit_norms2_PN
+    if np.isnan(logits_PN).any():
+        return None
+    pairs = [
+        [one - one.mean(axis, keepdims=True) for one in (logits_PN, pools.norms2_PN)]
+        for axis in (1, None)
+    ]
+    return Proxy(*(_correlation(*pair) for pair in pairs))

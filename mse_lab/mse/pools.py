@@ -231,6 +231,11 @@ def name_of_all(name: str) -> str:
     return f"{stem}_P{axes}" if axes.isupper() else f"{name}_P"
 
 
+def without_diagonal(matrix_PP: Floats) -> Floats:
+    """Keep the products of different prompts alone."""
+    return matrix_PP - np.diag(np.diag(matrix_PP))
+
+
 def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
     """Inner products (P, Q) of P vectors of D numbers with Q others, summed in float64."""
     size, total = len(left[0]), np.zeros((len(left), len(right)))

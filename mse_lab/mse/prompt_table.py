@@ -3,14 +3,25 @@
 For each prompt it has the unbiased V, Var(Z), S, A, T, zeta and ||g||^2, and the products
 <g(x), g(x')> between prompts, whether they come from a run's pools or from few samples.
 
-Prompts are drawn at random, so a figure is a statistic of P independent prompts, and its
-interval comes from leaving prompts out one at a time (the jackknife). Where the prompts are
-all that there are, `size` of them, or some of these, drawn without replacement, intervals
-are those of `two_stage.py`.
+Prompts are drawn at random, so a figure is a statistic of P independent prompts. Leaving
+them out one at a time (the jackknife) shows how it varies, and how biased a ratio is.
+Arrays (S,) hold a figure of all prompts, then of all but each, then of B draws of the
+bootstrap, if any. Where the prompts are all that there are, `size` of them, or some of
+these, drawn without replacement, intervals are those of `two_stage.py`.
 
 Every completion of a run counts for ||g||^2: the products of the reference's halves, of the
 replicates with the reference, and of replicates inside a block, each pair of completions
 with one weight. Between prompts only the reference's gradients are kept.
+
+B prompts drawn from the prompt distribution, G completions each, N = B G in all. The
+aggregate's MSE against the gradient of the whole distribution is, for GRPO-type,
+
+    MSE = c1/B + c2/(B G) + c3/(B G (G-1)) = (c1 G + c2 + c3/(G-1)) / N,
+
+with c1 = E||g(X) - g||^2, c2 = E[T], c3 = E[zeta], least at G* = 1 + sqrt(c3/c1), whatever
+N. This is Proposition 3 and Theorem 7 of arXiv 2603.01162 with exact constants; the
+paper's G* = sqrt(c3/c1) is the form for large G. A constant baseline has c3 = 0, so its
+best G is 1.
 """
 
 import math
@@ -18,28 +29,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mse_lab.arrays import Floats, divide
+from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import two_values
-from mse_lab.mse.bootstrap import Bootstrap, percentiles
-from mse_lab.mse.constants import POSITIVE_CONSTANTS, Constants, find_constants
-from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import (
     LARGEST_LOG,
     UNKNOWN,
+    Bootstrap,
     Estimate,
     Statistic,
     falling,
     half_width,
+    percentiles,
 )
 from mse_lab.mse.laws import WRONG_RIGHT, Law, WrongRight, find_law
 from mse_lab.mse.moments import Moments, pool_moments
-from mse_lab.mse.pools import Pools
-from mse_lab.mse.prompt_samples import PromptSamples, count_carriers, jackknife
+from mse_lab.mse.pools import Pools, without_diagonal
+from mse_lab.mse.reference_noise import gradient2_of_all, noise_of_all
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.two_stage import (
     Halves,
@@ -49,7 +59,148 @@ from mse_lab.mse.two_stage import (
     in_two_stages,
     noises_of,
 )
-from mse_lab.mse.whole_gradient import gradient2_of_all, noise_of_all
+
+
+@dataclass(frozen=True)
+class PromptSamples:
+    """S = 1 + P + B samples of P prompts."""
+
+    counts_BP: Floats  # How often each prompt is in each draw of the bootstrap.
+
+    @classmethod
+    def without_draws(cls, prompts: int) -> Self:
+        """Take all prompts, and all but each."""
+        return cls(np.zeros((0, prompts)))
+
+    @property
+    def prompts(self) -> int:
+        """How many prompts there are."""
+        return self.counts_BP.shape[1]
+
+    def means(self, values_P: Floats) -> Floats:
+        """Mean over the prompts of each sample, (S,)."""
+        total, count = values_P.sum(), self.prompts
+        drawn = divide(self.counts_BP @ values_P, self.counts_BP.sum(1))
+        left_out = divide(total - values_P, count - 1)
+        return np.concatenate([[total / count], left_out, drawn])
+
+    def mean_products(self, apart_PP: Floats, left_P: Floats, right_P: Floats) -> Floats:
+        """Average left_x <g(x), g(x')> right_x' over pairs x != x' of each sample, (S,).
+
+        The products `apart_PP` are zero on the diagonal.
+        """
+        rows_P, columns_P = left_P * (apart_PP @ right_P), (left_P @ apart_PP) * right_P
+        left_BP, right_BP = self.counts_BP * left_P, self.counts_BP * right_P
+        drawn = ((left_BP @ apart_PP) * right_BP).sum(1)
+        pairs_B = self.counts_BP.sum(1) ** 2 - (self.counts_BP**2).sum(1)
+        whole = self.mean_of_pairs(rows_P, columns_P)
+        return np.concatenate([whole, divide(drawn, pairs_B)])
+
+    def mean_of_pairs(self, rows_P: Floats, columns_P: Floats) -> Floats:
+        """Average products over pairs x != x' of each sample, by sums over the others x'.
+
+        Without draws of the bootstrap, which take each product.
+        """
+        count, total = self.prompts, rows_P.sum()
+        others = total - rows_P - columns_P
+        pairs, fewer = count * (count - 1), (count - 1) * (count - 2)
+        return np.concatenate([[divide(total, pairs)], divide(others, fewer)])
+
+    def without_bias(self, ratio: Floats) -> Floats:
+        """Subtract from a ratio (S,) its bias by the jackknife."""
+        left_out = ratio[1 : 1 + self.prompts]
+        return ratio - (self.prompts - 1) * (left_out.mean() - ratio[0])
+
+
+def jackknife(samples: Floats, prompts: int) -> Statistic:
+    """Make a statistic of a figure, (S,): its value and each prompt's contribution."""
+    differences_P = (prompts - 1) * (samples[0] - samples[1 : 1 + prompts])
+    # Those of a ratio may be large, and their fourth powers must be finite.
+    bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
+    return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
+
+
+def count_carriers(parts_P: Floats) -> float:
+    """Estimate how many prompts carry a sum: (sum |w|)^2 / sum w^2 (Kish), at least one.
+
+    >>> count_carriers(np.array([2.0, 1.0, -1.0, 0.0]))  # 16 / 6, of 4
+    2.6666666666666665
+    """
+    if not parts_P.any():
+        return 1.0
+    shares = abs(parts_P) / abs(parts_P).max()
+    return max(1.0, float(shares.sum() ** 2 / (shares**2).sum()))
+
+
+def mean_over_prompts(values_P: Floats) -> Statistic:
+    """Estimate the mean of a number over random prompts."""
+    return Statistic(float(values_P.mean()), {"prompts": values_P[None]}, {})
+
+
+def raise_to_zero(square: Floats) -> Floats:
+    """Raise a mean square's estimates, (S,), so that that of all prompts is not negative.
+
+    All samples are raised by the same amount: clipped at zero, they would not vary.
+    """
+    return square - min(square[0], 0.0)
+
+
+class Constants(NamedTuple):
+    """c1, c2 and c3, and the constants of other estimators.
+
+    They are arrays over samples of prompts: of all prompts, (1,), or (S,).
+    """
+
+    c1: Floats  # E||g(X) - g||^2, what only more prompts reduce.
+    c2: Floats  # E[T].
+    c3: Floats  # E[zeta], the price of a baseline from the group.
+    vanilla: Floats  # E[A - ||g||^2], which vanilla has for c2.
+    # The same for one baseline E[Z] of all prompts, the mean of a large batch.
+    batch_mean: Floats
+    best_constant: Floats  # The same for a baseline b* of each prompt.
+    # ||E g(X)||^2 of the population; `Pools.aggregate_norm2` is that of the run's prompts,
+    # larger by c1/P on average.
+    gradient2: Floats
+
+    @property
+    def nonnegative_c1(self) -> Floats:
+        """c1, raised to be part of a mean square where that of all prompts is negative."""
+        return raise_to_zero(self.c1)
+
+
+# Positive estimates; those of the squares c1 and gradient2 are differences.
+POSITIVE_CONSTANTS = ("c2", "c3", "vanilla", "batch_mean", "best_constant")
+
+# Averages a moment over prompts.
+Mean = Callable[[Callable[[Moments], Floats]], Floats]
+
+
+def one_baseline(mean: Mean, baseline: Floats) -> Floats:
+    """E[A - 2 b B + b^2 S - ||g||^2] at one baseline b of all prompts, (S,)."""
+    vanilla = mean(lambda one: one.constant_baseline(0.0))
+    weighted, norm2 = mean(attrgetter("reward_norm2")), mean(attrgetter("norm2"))
+    return vanilla - 2 * baseline * weighted + baseline**2 * norm2
+
+
+def find_constants(mean: Mean, pairs: Floats, size: float) -> Constants:
+    """Evaluate the constants of every sample of prompts, (S,), of `size` in all.
+
+    `mean` averages a moment, `pairs` are mean <g(x), g(x')> of different prompts. Where the
+    prompts are all that there are, c1 is the spread of training's draws among them:
+    (1 - 1/size) of the unbiased mean ||g(x)||^2 - <g(x), g(x')>.
+    """
+    each = mean(attrgetter("gradient2"))
+    gradient2 = pairs + (each - pairs) / size
+    return Constants(
+        c1=each - gradient2,
+        c2=mean(attrgetter("trace_oracle")),
+        c3=mean(attrgetter("zeta")),
+        vanilla=mean(lambda one: one.constant_baseline(0.0)),
+        batch_mean=one_baseline(mean, mean(attrgetter("value"))),
+        best_constant=mean(attrgetter("trace_best")),
+        gradient2=gradient2,
+    )
+
 
 # A function of the constants, or any numbers of the samples of prompts, (S,).
 Figure = Callable[[Constants], Floats] | Floats

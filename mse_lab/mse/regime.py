@@ -33,7 +33,7 @@ from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.mse.intervals import LARGEST_LOG, UNKNOWN, Estimate, Statistic
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.prompt_samples import count_carriers, mean_over_prompts
+from mse_lab.mse.prompt_table import count_carriers, mean_over_prompts
 
 # Number of completions that the spread of the commoner kind counts as, for the rarer kind.
 BORROWED = 5

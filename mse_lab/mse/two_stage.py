@@ -28,12 +28,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.decomposition import without_diagonal
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.moments import Moments, completion_moments
-from mse_lab.mse.pools import Pools
+from mse_lab.mse.pools import Pools, without_diagonal
+from mse_lab.mse.reference_noise import first_order_share, noise_of_pairs
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.whole_gradient import first_order_share, noise_of_pairs
 
 
 class Halves(NamedTuple):

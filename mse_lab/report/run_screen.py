@@ -4,7 +4,7 @@ import pandas as pd
 
 from mse_lab.formatting import number, share, with_interval
 from mse_lab.mse.mismatch import Mismatch
-from mse_lab.mse.proxy import Proxy
+from mse_lab.mse.moments import Proxy
 from mse_lab.report.rendering import Part
 from mse_lab.results.diagnostics import Diagnostics
 from mse_lab.results.tables import BASE, interval_heads

@@ -11,9 +11,8 @@ from mse_lab.config.schema import EstimatorEntry, IntervalMethod, Probe, PromptP
 from mse_lab.config.training import DEFAULT, Setting, find_setting
 from mse_lab.data.streams import stream
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
-from mse_lab.mse.bootstrap import Bootstrap
 from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
-from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.intervals import Bootstrap, Statistic
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_table import PromptTable

@@ -19,8 +19,7 @@ from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.formatting import with_interval
 from mse_lab.mse.curves import Point, disagreement, measure_curves, paired_ratio
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
-from mse_lab.mse.loss import Aim, find_aims
-from mse_lab.mse.progress import progress
+from mse_lab.mse.loss import Aim, find_aims, progress
 from mse_lab.mse.replicates import Key, form_groups, measure_errors
 from mse_lab.results.analysis import Analysis
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from mse_lab.arrays import Floats
 from mse_lab.mse.mismatch import Mismatch
+from mse_lab.mse.moments import Proxy, measure_proxy
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.proxy import Proxy, measure_proxy
 from mse_lab.results.measurement import CompletionSummary
 
 

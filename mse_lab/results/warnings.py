@@ -13,7 +13,7 @@ from mse_lab.mse.curves import Points, disagreement
 from mse_lab.mse.laws import LAWS
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.prompt_samples import count_carriers
+from mse_lab.mse.prompt_table import count_carriers
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.mse.replicates import Key
 from mse_lab.results.diagnostics import Diagnostics

@@ -4,7 +4,7 @@
     python -m probes.studies.training SETTINGS.yaml [--so-far] [--out DIR]
 
 A step along an estimate with error E = MSE / ||g||^2 gains, at its own best size, 1/(1 + E)
-of what the true gradient would (`mse_lab/mse/progress.py`); `training_law` has what follows
+of what the true gradient would (`mse_lab/mse/loss.py`); `training_law` has what follows
 from that, and `training_runs` what is trained. `prediction.csv` is written first. Each run,
 one row of `runs.csv`, is appended when it ends: a start after a kill makes the others.
 `comparison.csv`, `law.csv` and `training.png` are of what has run; of held-out prompts

@@ -12,9 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice import make_advice
+from mse_lab.answers.advice import make_advice, restore_advice
 from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
-from mse_lab.answers.advice_files import restore_advice
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT, read_training
 from mse_lab.errors import InputError

@@ -13,7 +13,7 @@ import pytest
 from claimed_runs import DESIGNS, draw
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.prompt_samples import count_carriers
+from mse_lab.mse.prompt_table import count_carriers
 from mse_lab.mse.regime import (
     _side,
     aggregate_place,

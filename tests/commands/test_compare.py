@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mse_lab.mse.loss import find_aims
-from mse_lab.mse.progress import progress
+from mse_lab.mse.loss import find_aims, progress
 from mse_lab.results.finished_run import read_run
 from written_runs import simulate, write_run
 

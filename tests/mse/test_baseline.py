@@ -8,9 +8,8 @@ from scipy import optimize
 
 from designs import VERDICTS
 from mse_lab.mse.baseline import fit_at
-from mse_lab.mse.decomposition import without_diagonal
-from mse_lab.mse.loss import find_aims
-from mse_lab.mse.progress import ratio_of_costs
+from mse_lab.mse.loss import find_aims, ratio_of_costs
+from mse_lab.mse.pools import without_diagonal
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
 from simulated import ExactTable, choose, population, table_of

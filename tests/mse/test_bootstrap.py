@@ -8,9 +8,8 @@ import pytest
 from mse.test_prompt_table import make_table
 from mse_lab import analyse
 from mse_lab.errors import InputError
-from mse_lab.mse.bootstrap import Bootstrap, percentiles
-from mse_lab.mse.intervals import Statistic
-from mse_lab.mse.prompt_samples import PromptSamples
+from mse_lab.mse.intervals import Bootstrap, Statistic, percentiles
+from mse_lab.mse.prompt_table import PromptSamples
 from simulated import make_design
 
 BOOTSTRAP = Bootstrap(20000, 1)

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from mse_lab.mse.decomposition import Between, decompose
+from mse_lab.mse.curves import Between, decompose
 
 
 def test_without_a_positive_norm_nothing_divides_by_it():

@@ -7,10 +7,16 @@ import pytest
 
 from enumerated import random_enumerated
 from mse_lab.estimators import find_estimator
-from mse_lab.mse import progress as subject
+from mse_lab.mse import loss as subject
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import Aim, find_aims
-from mse_lab.mse.progress import noise_scale, progress, step_size_ratio, steps_ratio
+from mse_lab.mse.loss import (
+    Aim,
+    find_aims,
+    noise_scale,
+    progress,
+    step_size_ratio,
+    steps_ratio,
+)
 from simulated import Design, ExactTable, KnownTable
 
 LEVEL = 0.95

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mse_lab.mse.prompt_samples import PromptSamples, mean_over_prompts
+from mse_lab.mse.prompt_table import PromptSamples, mean_over_prompts
 
 
 def test_figures_of_drawn_prompts_by_enumeration():

@@ -8,7 +8,7 @@ from scipy import stats
 
 from mse.test_reference_noise import independent_design
 from mse_lab.mse.moments import pool_moments
-from mse_lab.mse.whole_gradient import gradient2_of_all
+from mse_lab.mse.reference_noise import gradient2_of_all
 from simulated import make_design, table_of
 
 

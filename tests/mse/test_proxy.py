@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mse_lab.mse.proxy import measure_proxy
+from mse_lab.mse.moments import measure_proxy
 from simulated import make_design
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from mse_lab.estimators import find_estimators
-from mse_lab.mse.constants import Constants
 from mse_lab.mse.curves import Curves, disagreement, measure_curves
+from mse_lab.mse.prompt_table import Constants
 from mse_lab.mse.reference_noise import (
     aggregate_norm2_error,
     draw_reference_noise,
+    noise_of_all,
 )
 from mse_lab.mse.regime import aggregate_place
 from mse_lab.mse.replicates import measure_errors
-from mse_lab.mse.whole_gradient import noise_of_all
 from simulated import make_design, table_of
 
 LEVEL, SIZES, NAMES = 0.95, (4, 8), ["vanilla", "grpo", "oracle", "best-constant"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mse_lab.mse.whole_gradient import (
+from mse_lab.mse.reference_noise import (
     gradient2_of_all,
     replicates_with_reference,
 )

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice import SetBaseline
-from mse_lab.answers.advice_files import advise_run
+from mse_lab.answers.advice import SetBaseline, advise_run
 from mse_lab.config.training import read_training
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.intervals import UNKNOWN, Estimate

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mse_lab.mse.proxy import Proxy
+from mse_lab.mse.moments import Proxy
 from mse_lab.report.run_screen import describe_completions
 from results.test_diagnostics import HEALTHY
 

@@ -20,10 +20,9 @@ from enumerated import (
     prompts_of,
     trace_and_zeta,
 )
-from mse_lab.mse.constants import Constants
-from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.prompt_table import Constants, PromptTable
+from mse_lab.mse.reference_noise import gradient2_of_all, noise_of_pairs
 from mse_lab.mse.samples import Samples
-from mse_lab.mse.whole_gradient import gradient2_of_all, noise_of_pairs
 from simulated import analysed, choose
 
 RUNS, PROMPTS, BLOCKS = 150, 24, 3

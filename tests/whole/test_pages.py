@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 import mse_lab
-from mse_lab.answers.advice_files import restore_advice
+from mse_lab.answers.advice import restore_advice
 from mse_lab.commands.cli import parse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.estimators import ESTIMATORS, find_estimator
