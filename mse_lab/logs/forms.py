@@ -25,11 +25,7 @@ _WEIGHTED = re.compile(r"([-+0-9.eE]+)\*(.+)")
 
 # TRL's columns by the names of a record, and those that a reward function may have logged.
 _TRL = {name: name for name in ("step", "prompt", "completion", "advantage")}
-_TRL_MORE = {
-    "prompt_id": "prompt_id",
-    "token_ids": "completion_ids",
-    "truncated": "truncated",
-}
+_TRL_MORE = {"prompt_id": "prompt_id", "token_ids": "completion_ids"}
 _VERL = {"prompt": "input", "completion": "output", "reward": "score", "step": "step"}
 _VERL_OTHERS = {"gts", "uid", "request_id"}  # Of verl, not of a reward function.
 

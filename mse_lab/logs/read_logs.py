@@ -43,14 +43,7 @@ from mse_lab.records.records import (
     is_reward,
     read_records,
 )
-from mse_lab.records.rows import (
-    Faults,
-    Rows,
-    frame_rows,
-    listed,
-    read_rows,
-    reading_rows,
-)
+from mse_lab.records.rows import Faults, Rows, frame_rows, listed, read_rows, reading_rows
 
 # A folder that is copied has files of nearly one time, in any order.
 SECONDS_OF_A_COPY = 600

@@ -39,18 +39,6 @@ NO_FIT = (
 )
 
 
-def _rows_of_steps(table: pd.DataFrame) -> dict[int, Ints]:
-    """Give the rows of each step, in the order of steps; refuse one in several pieces."""
-    rows = table.groupby("step").indices
-    for step, at in rows.items():
-        if at[-1] - at[0] >= len(at):
-            raise InputError(
-                f"step {step}: other rows stand between its own, and TRL's groups are "
-                "blocks of neighbours; give the rows in the order that TRL wrote"
-            )
-    return {int(step): at for step, at in rows.items()}
-
-
 def _repeats(table: pd.DataFrame, one: Ints, other: Ints) -> bool:
     """Whether rows of two steps hold the same completions, rewards and advantages."""
     first, second = (
@@ -68,7 +56,7 @@ def leave_out(
     Files that were named one by one (`asked`) hold no evaluation unless the state says so;
     where there is nothing else, evaluations are read.
     """
-    rows = _rows_of_steps(table)
+    rows = {int(step): at for step, at in table.groupby("step").indices.items()}
     sorts = {step: _sort(step, state, asked=asked) for step in rows}
     for before, step in pairwise(rows):
         if _repeats(table, rows[before], rows[step]):

@@ -4,14 +4,7 @@ import numpy as np
 
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import one_line, shorten
-from mse_lab.formatting import (
-    LEAST_TIMES,
-    NOT_KNOWN,
-    number,
-    percent,
-    share,
-    with_interval,
-)
+from mse_lab.formatting import LEAST_TIMES, NOT_KNOWN, number, percent, share, with_interval
 from mse_lab.logs.summary import Summary
 from mse_lab.logs.values import is_significant
 from mse_lab.logs.verdicts import verdict_lines

@@ -78,6 +78,8 @@ READ = {
         {"columns": "reward=reward,reward=0.1*short"},
             {"zero_variance": BY_BLOCK["zero_variance"]}),
     "a KL term": (KL, {}, {"columns": "reward=reward"}, BY_BLOCK),
+    "steps in one another": (LOGGED.assign(step=1 + BASE["id"] % 2), {"whole": True}, {},
+        BY_BLOCK),
     "no reward of some": (
         with_advantages(BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0)), 4), {},
             {"partial": True}, counted(BASE[BASE["place"] > 0], "id") | {"group_size": 4},
@@ -101,8 +103,6 @@ REFUSED = {
     "other advantages": (WRONG, {}, {}, "advantages do not follow"),
     "a KL term": (KL, {}, {}, "with a KL term in the reward name the rewards"),
     "another order": (mixed(), {}, {}, "here blocks have 1, "),
-    "steps in one another": (LOGGED.assign(step=BASE["id"] % 2), {"whole": True}, {},
-        "step 0: other rows stand between its own"),
     "a row is missing": (LOGGED.drop(index=9), {}, {}, "here blocks have 3, 4"),
     "a row twice": (LOGGED.iloc[sorted([9, *range(len(LOGGED))])], {}, {},
         "here blocks have 4, 5"),
