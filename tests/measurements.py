@@ -55,7 +55,7 @@ def make_measurement(rng=None, **changes):
             log_ratios_N=np.zeros(0),
             divergences_N=np.zeros(0),
         ),
-        provenance=Provenance(seconds=10.0),
+        provenance=Provenance(seconds=10.0, device="A", peak_memory=7),
     )
     return change(prompt, **changes)
 

@@ -102,6 +102,8 @@ class Provenance:
     """How a prompt was measured."""
 
     seconds: float  # What the prompt took.
+    device: str  # The model of the device.
+    peak_memory: int  # Largest resident memory of the process by then, in bytes.
     process: int = 0  # Rank of the process that measured it.
     threads: int = 1  # Threads that the process had.
     retreated: bool = False  # Whether a pass had run out of memory by then.

@@ -5,10 +5,7 @@ The description of its environment has no names of people.
 
 import datetime
 import platform
-import re
-import resource
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -53,7 +50,7 @@ class Outcome(NamedTuple):
 PACKAGES = ("torch", "transformers", "numpy", "scipy", "statsmodels", "tokenizers")
 
 
-def _commit(root: Path) -> str | None:
+def name_commit(root: Path) -> str | None:
     """Name the commit, with `-dirty`; None without a checkout of this very project."""
 
     def git(*words: str) -> str:
@@ -71,48 +68,11 @@ def _commit(root: Path) -> str | None:
     return f"{commit}-dirty" if changed else commit
 
 
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(encoding="utf-8") if info.exists() else ""
-    named = re.search(r"^model name\s*: *(.+)$", text, re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
-
-
-def device_model(device: torch.device) -> str:
-    """Name the model of a GPU, or of the processor."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return _processor()
-
-
-def peak_memory_bytes() -> int:
-    """Largest resident memory of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
 REPEATABILITY = (
     "mse.csv is byte-identical for the same configuration, device, versions and threads "
     "per process, in one process or several, interrupted or not; else, and where passes "
     "retreated out of memory, it is equal statistically"
 )
-
-
-def describe_environment(root: Path, device: torch.device) -> dict[str, Any]:
-    """Describe where a run is made, by the process that writes its result."""
-    on_gpu = device.type == "cuda"
-    peak_on_device = torch.cuda.max_memory_allocated(device) if on_gpu else None
-    return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": _commit(root),
-        "python": platform.python_version(),
-        # This package may be used without being installed.
-        "versions": {"mse_lab": VERSION}
-        | {name: metadata.version(name) for name in PACKAGES},
-        "device": device.type,
-        "device_model": device_model(device),
-        "peak_device_memory_bytes": peak_on_device,
-    }
 
 
 def conclude(
@@ -148,52 +108,49 @@ def conclude(
     return result, Checks(none_failed(checks), checks, warnings), diagnostics
 
 
-def _describe(
-    subject: Subject,
-    prompts: Sequence[PromptMeasurement],
-    devices: list[str],
-    peak_memory: int,
+def describe_environment(
+    subject: Subject, prompts: Sequence[PromptMeasurement]
 ) -> dict[str, Any]:
-    policy = subject.policy
-    provenances = [prompt.provenance for prompt in prompts]
-    ranks = [each.process for each in provenances]
-    seconds = [each.seconds for each in provenances]
-    seconds_R = np.bincount(ranks, seconds, len(devices)).round(1)
+    """Describe where and how a run was made, by the process that writes its result."""
+    measured = [prompt.provenance for prompt in prompts]
+    seconds_R = np.bincount(
+        [each.process for each in measured], [each.seconds for each in measured]
+    )
     # A resumed run may have had several numbers of them.
-    threads = sorted({each.threads for each in provenances})
-    return describe_environment(subject.root, policy.device) | {
-        "device_model": "; ".join(dict.fromkeys(devices)),
-        "processes": len(devices),
-        "seconds": float(seconds_R.max()),  # Without interruptions, of the slowest process.
-        "process_seconds": seconds_R.tolist(),
-        "peak_memory_bytes": peak_memory,
+    threads = sorted({each.threads for each in measured})
+    device = subject.policy.device
+    on_gpu = device.type == "cuda"
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": name_commit(subject.root),
+        "python": platform.python_version(),
+        # This package may be used without being installed.
+        "versions": {"mse_lab": VERSION}
+        | {name: metadata.version(name) for name in PACKAGES},
+        "device": device.type,
+        "device_model": "; ".join(dict.fromkeys(each.device for each in measured)),
+        "processes": len(seconds_R),
+        # Without interruptions, of the slowest process.
+        "seconds": round(float(seconds_R.max()), 1),
+        "peak_memory_bytes": max(each.peak_memory for each in measured),
+        "peak_device_memory_bytes": (
+            torch.cuda.max_memory_allocated(device) if on_gpu else None
+        ),
         "threads": threads[0] if len(threads) == 1 else threads,
         "repeatability": REPEATABILITY,
-        "prompts": len(prompts),
-        "parameters": policy.size,
-        "checkpoint": dict(policy.identity),
         "between_prompts": sketches.describe_products(subject.keeps_whole),
-        "completions_sha256": subject.supplied and subject.supplied.digest,
         "memory": {
             **subject.memory.describe(),
-            "retreated": any(each.retreated for each in provenances),
+            "retreated": any(each.retreated for each in measured),
         },
     }
 
 
-def finish(
-    subject: Subject,
-    prompts: Sequence[PromptMeasurement],
-    devices: list[str],
-    peak_memory: int,
-) -> Outcome:
-    """Write everything that follows from the measured prompts, and remove their shards.
-
-    `devices` has the device of each process, `peak_memory` the bytes of the largest one.
-    """
+def finish(subject: Subject, prompts: Sequence[PromptMeasurement]) -> Outcome:
+    """Write everything that follows from the measured prompts, and remove their shards."""
     results = subject.folder
     result, noted, diagnostics = conclude(subject, prompts)
-    results.write("environment.json", _describe(subject, prompts, devices, peak_memory))
+    results.write("environment.json", describe_environment(subject, prompts))
     lines = (f"{prompt.completions.lines}\n" for prompt in prompts)
     results.write("completions.jsonl", "".join(lines))
     results.write_tables(result, NEEDED)

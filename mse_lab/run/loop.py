@@ -7,12 +7,13 @@ a `dict`, or the shards in a folder (`results/shards.py`), from which a later st
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 from mse_lab.results.measurement import PromptMeasurement, SampledPrompt
 from mse_lab.results.shards import Item, Shards
 from mse_lab.run.processes import PATIENCE, Processes, wait_until
-from mse_lab.run.progress import Progress, Tally, add_up
+from mse_lab.run.progress import Progress
 
 # Items that are measured together. Since that may change the last digit, a batch depends on
 # the configuration alone, never on what is missing.
@@ -54,19 +55,18 @@ def fill(
     """
     todo = processes.agree(lambda: missing(store, batches), list[Batch])
     line.begin(size(batches), size(batches) - size(todo))
-    tally = Tally()
-
-    def show() -> None:
-        line.show(processes.total(tally))
-
-    for batch in processes.deal(todo):
+    done = list(
+        accumulate((size([each]) for each in todo), initial=size(batches) - size(todo))
+    )
+    for turn in processes.deal(len(todo)):
+        batch = todo[turn]
         measurements = measure(batch)
         for item, measured in zip(batch, measurements, strict=True):
             store[item] = measured
-        tally = add_up([tally, Tally.of(size([batch]), measurements)])
-        show()
-    processes.barrier(show)
-    show()
+        # Those dealt before it are measured, or some other process is about to be done.
+        line.count(done[turn + 1], size([batch]), measurements)
+    processes.barrier()
+    line.show(done[-1])
 
 
 def read_measurements(store: Store[T], items: Sequence[Item]) -> list[T]:

@@ -1,14 +1,13 @@
 """Processes: one process measures a run, or several share its prompts.
 
-Every prompt has its own file, so processes exchange little: decisions of the first one, who
-measures which prompt, and counts for the progress bar. This file has the single process,
-and the lock that keeps other starts out of a folder; `torchrun.TorchrunProcesses` are the
-processes that torchrun starts.
+Every prompt has its own file, so processes exchange little: decisions of the first one, and
+who measures which prompt. This file has the single process, and the lock that keeps other
+starts out of a folder; `torchrun.TorchrunProcesses` are the processes that torchrun starts.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -19,7 +18,6 @@ from filelock import FileLock, Timeout
 from mse_lab.config.schema import Probe
 from mse_lab.console import writing
 from mse_lab.errors import InputError
-from mse_lab.run.progress import Tally
 
 T = TypeVar("T")
 
@@ -89,7 +87,7 @@ def lock(folder: Path) -> Iterator[str]:
 class Processes:
     """The processes that share a run, by default this one alone."""
 
-    rank, count = 0, 1  # The number of this process, and how many there are.
+    rank = 0  # The number of this process.
     restarted = False  # Whether torchrun has started them anew after one was lost.
 
     @property
@@ -105,20 +103,12 @@ class Processes:
         """Let the first process decide; all return its decision, of the type `kind`."""
         return decide()
 
-    def gather(self, value: T) -> list[T]:
-        """Return the values of all processes, by rank; torchrun's are values of JSON."""
-        return [value]
+    def deal(self, count: int) -> Iterator[int]:
+        """Yield which of so many items this process is to do; each goes to one only."""
+        return iter(range(count))
 
-    def deal(self, todo: Sequence[T]) -> Iterator[T]:
-        """Yield the items that this process is to do; each goes to one process only."""
-        return iter(todo)
-
-    def total(self, tally: Tally) -> Tally:
-        """Share this process's tally; the first process returns the sum of all."""
-        return tally
-
-    def barrier(self, watch: Callable[[], object] = lambda: None) -> None:
-        """Wait until all processes are here; meanwhile call `watch` now and then."""
+    def barrier(self) -> None:
+        """Wait until all processes are here."""
 
     @contextmanager
     def locked(self, folder: Path) -> Iterator[None]:

@@ -1,9 +1,14 @@
 """Measure one prompt for a run: all of it that needs the model."""
 
 import json
+import platform
+import re
+import resource
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -197,6 +202,26 @@ def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
             )
 
 
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    named = re.search(r"^model name\s*: *(.+)$", text, re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
+
+
+def device_model(device: torch.device) -> str:
+    """Name the model of a GPU, or of the processor."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return _processor()
+
+
+def peak_memory_bytes() -> int:
+    """Largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
     """Draw, reward and score the completions of one prompt.
 
@@ -215,6 +240,8 @@ def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
         checks=_check(subject, index, pools, reference, blocks),
         provenance=Provenance(
             seconds=time.monotonic() - began,
+            device=device_model(subject.policy.device),
+            peak_memory=peak_memory_bytes(),
             process=subject.processes.rank,
             threads=torch.get_num_threads(),
             retreated=subject.memory.retreated,

@@ -8,7 +8,7 @@ from mse_lab.results.folder import MARK
 from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.run.changes import identify_model
 from mse_lab.run.context import load, measuring
-from mse_lab.run.finish import Outcome, device_model, finish, peak_memory_bytes
+from mse_lab.run.finish import Outcome, finish
 from mse_lab.run.loop import Batch, Store, fill, read_measurements
 from mse_lab.run.progress import Progress
 from mse_lab.run.prompt import measure_prompt
@@ -72,13 +72,11 @@ def execute_run(subject: Subject, *, fresh: bool = False, shown: bool = True) ->
         subject = load(subject)
     with measuring(subject, PromptMeasurement, fresh=fresh) as store:
         measure_prompts(subject, store, indices, shown=shown)
-        devices = processes.gather(device_model(subject.policy.device))
-        peaks = processes.gather(peak_memory_bytes())
 
         def end() -> Outcome:
             prompts = read_measurements(store, [(index,) for index in indices])
             if not subject.folder.has(MARK):
                 raise vanished(subject.folder.path)
-            return finish(subject, prompts, devices, max(peaks))
+            return finish(subject, prompts)
 
         return processes.agree(end, Outcome)

@@ -16,7 +16,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +42,6 @@ from mse_lab.run.processes import (
     lock,
     wait_until,
 )
-from mse_lab.run.progress import Tally, add_up
 
 # Long enough that a wait ends only by its event or by a lost connection, for one prompt of
 # a large model may take hours. In milliseconds it must fit into 32 bits.
@@ -65,10 +64,10 @@ def noticing_loss() -> Iterator[None]:
 
 
 class TorchrunProcesses(Processes):
-    """One of `count` processes, which exchange values through a store."""
+    """One of several processes, which exchange values through a store."""
 
-    def __init__(self, store: Store, rank: int, count: int) -> None:
-        self.rank, self.count = rank, count
+    def __init__(self, store: Store, rank: int) -> None:
+        self.rank = rank
         self._store = PrefixStore("mse_lab", store)
         # All processes meet and deal in the same order, so these numbers make equal keys.
         self._barriers = self._deals = 0
@@ -99,40 +98,26 @@ class TorchrunProcesses(Processes):
         """Let the first process decide; all return its decision, of the type `kind`."""
         key, adapter = f"decision/{self._barriers}", TypeAdapter(kind)
         if self.first:
-            self._set(key, adapter.dump_python(decide(), mode="json"))
+            text = json.dumps(adapter.dump_python(decide(), mode="json"))
+            with noticing_loss():
+                self._store.set(key, text)
         self.barrier()
-        return adapter.validate_python(self._get(key))
+        with noticing_loss():
+            return adapter.validate_python(json.loads(self._store.get(key)))
 
-    def gather(self, value: T) -> list[T]:
-        """Return the values of all processes, which JSON can hold, by rank."""
-        key = f"value/{self._barriers}"
-        self._set(f"{key}/{self.rank}", value)
-        self.barrier()
-        return [self._get(f"{key}/{rank}") for rank in range(self.count)]
-
-    def deal(self, todo: Sequence[T]) -> Iterator[T]:
-        """Yield the items that this process is to do; `todo` must be the same in all."""
+    def deal(self, count: int) -> Iterator[int]:
+        """Yield which items this process is to do; `count` must be the same in all."""
         self._deals += 1
         key = f"deal/{self._deals}"
         while True:
             self._end_on_complaint()
             with noticing_loss():
                 turn = int(self._store.add(key, 1)) - 1
-            if turn >= len(todo):
+            if turn >= count:
                 return
-            yield todo[turn]
+            yield turn
 
-    def total(self, tally: Tally) -> Tally:
-        """Share this process's tally; the first process returns the sum of all so far."""
-        keys = [f"tally/{self._deals}/{rank}" for rank in range(self.count)]
-        with noticing_loss():
-            self._store.set(keys[self.rank], json.dumps(tally))
-            if not self.first:
-                return tally
-            texts = [self._store.get(key) for key in keys if self._store.check([key])]
-        return add_up(Tally(*json.loads(text)) for text in texts)
-
-    def barrier(self, watch: Callable[[], object] = lambda: None) -> None:
+    def barrier(self) -> None:
         """Wait until all processes are here; raise ProcessLost if one is gone."""
         self._barriers += 1
         with noticing_loss():
@@ -140,7 +125,6 @@ class TorchrunProcesses(Processes):
             # Python hears no Ctrl-C while torch waits.
             while not arrived.is_completed():
                 self._end_on_complaint()
-                watch()
                 time.sleep(PAUSE)
             arrived.wait()
 
@@ -190,14 +174,6 @@ class TorchrunProcesses(Processes):
         said = wait_until(lambda: bool(self._store.check(["said"])), COURTESY)
         return int(self._store.get("said")) if said else INPUT_ERROR
 
-    def _set(self, key: str, value: object) -> None:
-        with noticing_loss():
-            self._store.set(key, json.dumps(value))
-
-    def _get(self, key: str) -> Any:
-        with noticing_loss():
-            return json.loads(self._store.get(key))
-
 
 def name_start(store: Store, rank: int, count: int) -> str:
     """Agree on a name for this start, so that keys of a lost start are not read.
@@ -238,7 +214,7 @@ def _connect() -> TorchrunProcesses:
         world_size=count,
         timeout=FOREVER,
     )
-    processes = TorchrunProcesses(store, rank, count)
+    processes = TorchrunProcesses(store, rank)
     # Perhaps only the first process's machine knows, by its count or by the store.
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     processes.restarted = processes.agree(lambda: started.add("starts", 1) > 1 or again)

@@ -237,9 +237,9 @@ def test_measured_as_if_drawn_here(drawn, write, run, capsys):
         unknown = "gives no log-probabilities" in " ".join(warnings)
         assert unknown == (form == "no log-probabilities")
     assert "drawn law equals differentiated law not made" in capsys.readouterr().out
-    made = json.loads((there / "environment.json").read_text())
+    made = json.loads((there / "checkpoint.json").read_text())
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    assert made["completions_sha256"] == digest
+    assert made["file of completions"] == digest
 
 
 LARGE = {"pool": {"reference": 128, "replicate": 64}}

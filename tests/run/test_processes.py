@@ -20,7 +20,6 @@ from mse_lab.results.checks import Check, Checks
 from mse_lab.run import torchrun as several
 from mse_lab.run.finish import Outcome
 from mse_lab.run.processes import LOCK, lock
-from mse_lab.run.progress import Tally
 from mse_lab.run.torchrun import TorchrunProcesses, name_start
 from torchrun_starts import ROOT
 
@@ -42,7 +41,7 @@ def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
 class Unmet(TorchrunProcesses):
     """Processes on one store that need not wait for each other: here they take turns."""
 
-    def barrier(self, watch=lambda: None):
+    def barrier(self):
         self._barriers += 1
 
 
@@ -50,7 +49,7 @@ class Unmet(TorchrunProcesses):
 def pair():
     """Two processes of one run, without gloo."""
     store = distributed.HashStore()
-    return [Unmet(store, rank, 2) for rank in range(2)]
+    return [Unmet(store, rank) for rank in range(2)]
 
 
 def test_a_start_has_a_name_that_no_lost_one_had():
@@ -77,19 +76,11 @@ def test_the_first_decides_by_json_and_everything_is_dealt_once(pair):
     pair[0]._store.set("decision/1", pickle.dumps(print).hex())
     with pytest.raises(json.JSONDecodeError):
         pair[1].agree(lambda: None)
-    shares = [one.deal(range(10, 20)) for one in pair]
+    shares = [one.deal(10) for one in pair]
     first = [next(shares[0]), next(shares[1]), next(shares[0])]
-    assert sorted([*first, *shares[1], *shares[0]]) == [*range(10, 20)]
+    assert sorted([*first, *shares[1], *shares[0]]) == [*range(10)]
     # The next probe is dealt anew.
-    assert [list(one.deal([7])) for one in reversed(pair)] == [[7], []]
-
-
-def test_the_first_counts_what_all_have_done(pair):
-    for one in pair:
-        list(one.deal([]))
-    assert pair[0].total(Tally(1, 0.5, 0.25)) == Tally(1, 0.5, 0.25)
-    assert pair[1].total(Tally(2, 1.5, 0.0)) == Tally(2, 1.5, 0.0)
-    assert pair[0].total(Tally(1, 0.5, 0.25)) == Tally(3, 2.0, 0.25)
+    assert [list(one.deal(1)) for one in reversed(pair)] == [[0], []]
 
 
 def test_one_complains_and_all_end(pair, monkeypatch):
@@ -104,7 +95,7 @@ def test_one_complains_and_all_end(pair, monkeypatch):
     (line,) = said
     assert "internal error: ZeroDivisionError: by zero" in line
     with pytest.raises(SystemExit, match=str(INTERNAL_ERROR)):
-        next(pair[0].deal([1]))
+        next(pair[0].deal(1))
 
 
 class Closed:
@@ -121,7 +112,7 @@ def test_a_lost_process_is_told_in_one_line(pair, monkeypatch):
         monkeypatch.setattr(several, "_connect", lambda one=one: one)
         one._store = Closed()
         with pytest.raises(SystemExit, match="130"), several.join(said.append):
-            next(one.deal([1]))
+            next(one.deal(1))
     assert said == ["a process was lost; the same command goes on from here"]
 
 

@@ -7,13 +7,14 @@ import struct
 import sys
 import termios
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
-from mse_lab.run import progress as shown_progress
-from mse_lab.run.progress import Progress, Tally
+from mse_lab.run.progress import Progress
 
-LONGEST = Tally(57, 28.5, 14.25)
+# Half of its reward is won, a quarter of its completions are cut.
+HALF = SimpleNamespace(mean_reward=0.5, completions=SimpleNamespace(truncated=0.25))
 
 
 @pytest.fixture
@@ -50,12 +51,12 @@ def drawn(text):
     ]
 
 
-def count(line, *tallies, total=60, done=2):
+def count(line, *ends, total=60, done=2):
     """Count up to a total, with a line as that of a run."""
     with line:
         line.begin(total, done)
-        for tally in tallies:
-            line.show(tally)
+        for end in ends:
+            line.count(end, 1, [HALF])
 
 
 def run_line(name="tiny/base", *, hidden=False):
@@ -67,7 +68,7 @@ def test_the_line_fits_the_terminal(columns, terminal):
     """A terminal that does not know its columns counts as one of 80."""
     resize, read = terminal
     resize(columns)
-    count(run_line(), LONGEST)
+    count(run_line(), 59)
     first, *_, last = drawn(read())
     assert first.startswith("tiny/base: 3%|")
     assert last.startswith("tiny/base: 98%|"[: (columns or 80) - 1])
@@ -81,37 +82,32 @@ def test_a_terminal_may_be_resized(terminal):
     resize, read = terminal
     resize(80)
     with run_line() as line:
-        line.begin(60, 2)
-        line.show(LONGEST)
+        line.begin(60, 59)
+        wide = drawn(read())[-1]
         resize(30)
-        line.show(LONGEST)
-    *_, wide, narrow, _ = drawn(read())
+        line.count(60, 1, [HALF])
+    narrow = drawn(read())[-1]
     assert len(wide) > 60
     assert len(narrow) < 30
 
 
-def test_without_a_terminal_lines_are_few(capsys):
-    tallies = [Tally(n, 0.5 * n, 0.25 * n) for n in [*range(1, 81), 80]]
-    count(run_line("small"), *tallies, total=100, done=20)
-    lines = capsys.readouterr().err.splitlines()
-    starts = [f"small: {n}%, {n}/100 prompts [" for n in (25, 50, 75, 100)]
-    assert len(lines) == 4
-    assert all(map(str.startswith, lines, starts)), lines
+def test_without_a_terminal_there_is_a_line_each_minute(capsys):
+    now = 0.0
+    line = run_line("small")
+    with line:
+        line.begin(1000, 20)
+        line._bar._time = lambda: now
+        line._bar.start_t = line._bar.last_print_t = now
+        for prompts in range(21, 121):
+            now += 7.0
+            line.count(prompts, 1, [HALF])
+    lines = [one for one in capsys.readouterr().err.splitlines() if one.strip()]
+    assert len(lines) == 1 + 700 // 63 + 1  # Also the first and the last.
+    assert lines[0].startswith("small: 2%, 20/1000 prompts [")
+    assert lines[1].startswith("small: 3%, 29/1000 prompts [01:03<")
+    assert lines[-1].startswith("small: 12%, 120/1000 prompts [")
     assert lines[-1].endswith(", mean reward 0.50, 25% cut]")
     assert all(line.isprintable() for line in lines)
-
-
-def test_without_a_terminal_a_long_run_tells_every_minute(capsys, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(shown_progress.time, "monotonic", lambda: now)
-    with run_line("small") as line:
-        line.begin(1000, 0)
-        for prompts in range(1, 101):
-            now = 7.0 * prompts
-            line.show(Tally(prompts))
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 700 // 63
-    assert lines[0].startswith("small: 1%, 9/1000 prompts [")
 
 
 def show_looks(*, hidden=False):
@@ -119,11 +115,10 @@ def show_looks(*, hidden=False):
     with Progress("small", "completions", hidden=hidden, most=1000) as line:
         line.write(lambda: ["first prompt: 1 2"])
         line.begin(384, 16)
-        for more in (184, 368):
-            line.show(Tally(more, more / 2, more / 4))
+        line.count(384, 368, [HALF])
         line.say(48, 384, "best group size 4 to 12")
         line.begin(768, 384)
-        line.show(Tally(192, 96.0, 48.0))
+        line.count(576, 192, [HALF])
 
 
 def test_looks_at_a_terminal(terminal):
@@ -133,28 +128,23 @@ def test_looks_at_a_terminal(terminal):
     show_looks()
     _, first, *lines, last = drawn(read())
     assert "16/1000 completions [" in first
-    [before] = [line for line in lines if "200/1000 completions [" in line]
-    assert before.endswith(", mean reward 0.50, 25% cut]")
     assert "48 prompts, 384 completions, 0 s: best group size 4 to 12" in lines
     assert "576/1000 completions [" in last
     assert last.endswith(", mean reward 0.50, 25% cut]")
 
 
-def test_the_time_to_come_is_by_what_this_start_has_drawn(terminal, monkeypatch):
+def test_the_time_to_come_is_by_what_this_start_has_drawn(terminal):
     """84 of the 184 that were missing in 10 s: 100 more take 12 s."""
     resize, read = terminal
     resize(100)
-    now = 0.0
-    monkeypatch.setattr(shown_progress.std, "time", lambda: now)
     with Progress("small", "completions", hidden=False) as line:
         line.begin(384, 200)
-        line._bar._time = lambda: now
-        now += 10 + line._bar.start_t
-        line.show(Tally(84))
+        line._bar.start_t = line._bar._time() - 10
+        line.count(284, 84, [HALF])
     assert "284/384 completions [00:10<00:11" in read()
 
 
 def test_another_process_shows_nothing(capsys):
-    count(run_line(hidden=True), LONGEST)
+    count(run_line(hidden=True), 59)
     show_looks(hidden=True)
     assert not capsys.readouterr().err
