@@ -112,7 +112,7 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("estimators", "from mse_lab import mse"),
         ("mse", "from mse_lab.results.tables import mse_table"),
         ("errors", "import mse_lab.config.schema"),
-        ("api.result", "from mse_lab.run.in_memory import measure_model"),
+        ("api.result", "from mse_lab.run.run_probe import measure_model"),
         ("run", "from mse_lab.api.measure import measure"),
     ],
 )

@@ -97,7 +97,8 @@ def measure(
     taken = (*KEYS, *OF_A_RUN, *OF_ALL)
     settings, folder = _read_keys("measure", keys, taken), _read_folder(name, out)
     read_training(settings.get("training"))  # What is wrong is refused at once.
-    from mse_lab.run.in_memory import borrow_subject, measure_model
+    from mse_lab.run.context import borrow_subject
+    from mse_lab.run.run_probe import measure_model
 
     given = model, tokenizer, _rows(prompts), reward, settings
     with borrow_subject(*given, name, folder) as subject:
@@ -150,7 +151,7 @@ def advise(
     settings = _read_keys("advise", keys, (*KEYS, *OF_ALL, *OF_ADVICE))
     setting, folder = read_training(settings.get("training")), _read_folder(name, out)
     from mse_lab.run.advise import LARGEST_BLOCK
-    from mse_lab.run.in_memory import borrow_subject
+    from mse_lab.run.context import borrow_subject
 
     interval = settings.get("interval", {})
     level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95

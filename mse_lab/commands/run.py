@@ -11,8 +11,8 @@ from mse_lab.commands.command_line import RESULTS, Parser, load_probes, prepare_
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
 
 if TYPE_CHECKING:
-    from mse_lab.run.finish import Outcome
     from mse_lab.run.processes import Processes
+    from mse_lab.run.run_probe import Outcome
 
 HELP = "one measurement per probe"
 

@@ -1,17 +1,15 @@
 """Runs: prompts are drawn, rewarded and scored, by one process or several.
 
 subject                       read and check all input but the model
-context                       attach the model; begin in a folder, go on after a kill
+context                       load the model, or borrow one in memory
 source, supplied              completions that the policy draws, or that a file has
 changes                       what has changed since a run was made
 prompt, sample                measure one prompt whole; blocks of completions of several
-loop                          deal what is missing, measure and store it
+loop                          begin in a folder; deal what is missing, measure and store it
 looks                         how many of which prompts an advice takes
 memory, footprint             how much is done at once
-run_probe                     measure a probe whole
+run_probe                     measure a probe whole, and write the result
 advise                        measure until an answer is known, look by look
-finish                        write the result
 processes, torchrun           share batches between processes; lock a folder
-in_memory                     measure a model that is in memory
 progress                      what the screen shows meanwhile
 """

@@ -1,24 +1,26 @@
-"""A subject gets its model, is checked with it, and begins in its folder of results.
+"""A subject gets its model, loaded or lent, and is checked with it.
 
-All commands that measure go on here from what `run/subject.py` has read, and refuse the
-same input. `measuring` begins in the folder, or goes on there after a kill.
+All that measure go on here from what is read, and refuse the same input.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from mse_lab.console import show_status
-from mse_lab.errors import InputError, shorten
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.schema import Probe
+from mse_lab.data.identity import identify_function
+from mse_lab.data.prompts import take_prompts
+from mse_lab.data.reward_functions import UserReward
+from mse_lab.data.rewards import Reward, identify_reward, load_reward
+from mse_lab.errors import InputError, shown
 from mse_lab.policy.answers import identify_answers
+from mse_lab.policy.borrowed_model import borrow_policy
 from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.results.files import remove
-from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.shards import Shards
-from mse_lab.run.loop import Measured
+from mse_lab.results.folder import START_OVER_IN_PYTHON, ResultsFolder
 from mse_lab.run.memory import plan_memory
 from mse_lab.run.source import Drawn
 from mse_lab.run.subject import Subject
@@ -57,46 +59,68 @@ def load(subject: Subject, block: int | None = None) -> Subject:
     return attach(subject, load_policy(probe, subject.root), block)
 
 
-@contextmanager
-def measuring(
-    subject: Subject, kind: type[Measured], *, fresh: bool
-) -> Iterator[Shards[Measured]]:
-    """Keep other starts out of a folder of results, and measure there.
-
-    What an earlier start has begun there is resumed, or with `fresh` removed: only now,
-    when all input is known to be usable.
-    """
-    processes, folder = subject.processes, subject.folder
-    shards = Shards(kind, folder.file("shards"), subject.origin)
-    processes.barrier()
-    with processes.locked(folder.path):
-        processes.agree(lambda: _begin(subject, shards, fresh=fresh))
-        yield shards
+def _model_path(model: Any) -> str:
+    return str(getattr(model, "name_or_path", "") or type(model).__name__)
 
 
-def _begin(subject: Subject, shards: Shards[Measured], *, fresh: bool) -> None:
-    results = subject.folder
-    results.refuse_foreign()
-    if fresh:
-        results.clear()
-    else:
-        results.refuse_other(subject.probe, subject.identity)
-        if results.is_complete():
-            # It was not when this start began to load the model.
-            raise InputError(f"{results.path}: another start has finished it meanwhile")
-    results.begin(subject.probe, subject.identity)
-    if spoilt := [shards.path(item) for item in shards.items() if item not in shards]:
-        _drop(results, spoilt)
-
-
-def _drop(results: ResultsFolder, spoilt: Sequence[Path]) -> None:
-    """Remove the shards that cannot be gone on from, and say which."""
-    names = shorten(", ".join(path.name for path in spoilt))
-    show_status()
-    print(
-        f"{results.path}: {len(spoilt)} measurements are made again: what there is of "
-        f"them ({names} in shards/) is damaged, or of another run or version",
-        file=sys.stderr,
+def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
+    device, dtype = getattr(model, "device", "cpu"), getattr(model, "dtype", "float32")
+    source = reward if hasattr(reward, "__qualname__") else type(reward)
+    named = (
+        reward if isinstance(reward, str) else f"{source.__module__}:{source.__qualname__}"
     )
-    for path in spoilt:
-        remove(path)
+    values = {
+        "model": {
+            "path": _model_path(model),
+            "device": str(device),
+            "dtype": str(dtype).removeprefix("torch."),
+        },
+        "reward": named,
+    }
+    return parse_probe(values | dict(settings), "measure")
+
+
+def _load_reward(reward: Any, probe: Probe) -> Reward:
+    if isinstance(reward, str):
+        return load_reward(reward, chat=probe.prompts.chat)
+    if isinstance(reward, UserReward):
+        return reward
+    if callable(reward):
+        return UserReward(reward, f"reward = {probe.reward}", chat=probe.prompts.chat)
+    raise InputError(f"reward = {shown(reward)}: give a name or a function")
+
+
+@contextmanager
+def borrow_subject(
+    model: Any,
+    tokenizer: Any,
+    prompts: Any,
+    reward: Any,
+    settings: Mapping[str, Any],
+    name: str | None = None,
+    folder: Path | None = None,
+    *,
+    block: int | None = None,
+) -> Iterator[Subject]:
+    """Make a subject of a model in memory for the body of a `with`; then it is as it was.
+
+    `settings` are keys of a probe. If there is a folder, the results are written there, and
+    a later call goes on from them. `block` is as in `attach`.
+    """
+    if not hasattr(tokenizer, "decode"):
+        raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
+    probe = _configure(model, reward, settings)
+    function, named = _load_reward(reward, probe), isinstance(reward, str)
+    rows = take_prompts(prompts, probe.prompts, answered=named)
+    subject = Subject.of(
+        probe,
+        rows,
+        function,
+        identify_reward(function, reward)
+        if named
+        else {"reward": identify_function(reward)},
+        name=name or Path(_model_path(model)).name,
+        results=None if folder is None else ResultsFolder(folder, START_OVER_IN_PYTHON),
+    )
+    with borrow_policy(probe, model, tokenizer) as policy:
+        yield attach(subject, policy, block)

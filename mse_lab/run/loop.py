@@ -3,17 +3,26 @@
     for batch in deal(missing): store[batch] = measure(batch)
 
 A run asks for its prompts, an advice for blocks of completions; both come here. A store is
-a `dict`, or the shards in a folder (`results/shards.py`), from which a later start goes on.
+a `dict`, or the shards in a folder (`results/shards.py`), where `measuring` begins, or goes
+on after a kill.
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
+from pathlib import Path
 from typing import TypeVar
 
+from mse_lab.console import show_status
+from mse_lab.errors import InputError, shorten
+from mse_lab.results.files import remove
+from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.measurement import PromptMeasurement, SampledPrompt
 from mse_lab.results.shards import Item, Shards
 from mse_lab.run.processes import PATIENCE, Processes, wait_until
 from mse_lab.run.progress import Progress
+from mse_lab.run.subject import Subject
 
 # Items that are measured together. Since that may change the last digit, a batch depends on
 # the configuration alone, never on what is missing.
@@ -25,6 +34,51 @@ Measured = TypeVar("Measured", PromptMeasurement, SampledPrompt)
 
 # Where measurements are, by item.
 Store = dict[Item, T] | Shards[T]
+
+
+@contextmanager
+def measuring(
+    subject: Subject, kind: type[Measured], *, fresh: bool
+) -> Iterator[Shards[Measured]]:
+    """Keep other starts out of a folder of results, and measure there.
+
+    What an earlier start has begun there is resumed, or with `fresh` removed: only now,
+    when all input is known to be usable.
+    """
+    processes, folder = subject.processes, subject.folder
+    shards = Shards(kind, folder.file("shards"), subject.origin)
+    processes.barrier()
+    with processes.locked(folder.path):
+        processes.agree(lambda: _begin(subject, shards, fresh=fresh))
+        yield shards
+
+
+def _begin(subject: Subject, shards: Shards[Measured], *, fresh: bool) -> None:
+    results = subject.folder
+    results.refuse_foreign()
+    if fresh:
+        results.clear()
+    else:
+        results.refuse_other(subject.probe, subject.identity)
+        if results.is_complete():
+            # It was not when this start began to load the model.
+            raise InputError(f"{results.path}: another start has finished it meanwhile")
+    results.begin(subject.probe, subject.identity)
+    if spoilt := [shards.path(item) for item in shards.items() if item not in shards]:
+        _drop(results, spoilt)
+
+
+def _drop(results: ResultsFolder, spoilt: Sequence[Path]) -> None:
+    """Remove the shards that cannot be gone on from, and say which."""
+    names = shorten(", ".join(path.name for path in spoilt))
+    show_status()
+    print(
+        f"{results.path}: {len(spoilt)} measurements are made again: what there is of "
+        f"them ({names} in shards/) is damaged, or of another run or version",
+        file=sys.stderr,
+    )
+    for path in spoilt:
+        remove(path)
 
 
 def missing(store: Store[T], batches: Sequence[Batch]) -> list[Batch]:

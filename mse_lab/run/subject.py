@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from numpy import float32
 from numpy.typing import NDArray
@@ -68,6 +68,22 @@ class Subject:
     source: Any = field(init=False)
     tokens: list[list[int]] = field(init=False)  # The token ids of each prompt.
     memory: "Memory" = field(init=False)  # How many completions each pass takes at once.
+
+    @classmethod
+    def of(
+        cls,
+        probe: Probe,
+        prompts: Sequence[Prompt],
+        reward: Reward,
+        own: dict[str, str],
+        **others: Any,
+    ) -> Self:
+        """Make one of input that is read, tried and hashed; `own` is the user's code."""
+        estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
+        try_reward(reward, prompts)
+        identity = identify_prompts(prompts) | own | identify_estimators(estimators)
+        given = {"probe": probe, "prompts": prompts, "reward": reward, **others}
+        return cls(estimators=estimators, identity=identity, **given)
 
     @cached_property
     def kinds(self) -> list[str]:
@@ -132,32 +148,25 @@ def prepare(
     prompts, in_source = read_prompts(
         probe.prompts, root, seed=probe.seed, answered=reads_answer(probe.reward)
     )
-    estimators = find_estimators(probe.estimators, probe.group_sizes, len(prompts))
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
-    try_reward(reward, prompts)
     supplied = find_completions(probe, prompts, root)
-    identity = {
-        **identify_prompts(prompts),
-        **({} if supplied is None else {"file of completions": supplied.digest}),
-        **identify_reward(reward, probe.reward),
-        **identify_estimators(estimators),
-    }
-    here = [dump_probe(probe), identity]
+    file = {} if supplied is None else {"file of completions": supplied.digest}
+    subject = Subject.of(
+        probe,
+        prompts,
+        reward,
+        file | identify_reward(reward, probe.reward),
+        name=name,
+        root=root,
+        in_source=in_source,
+        supplied=supplied,
+        results=ResultsFolder(folder),
+        processes=processes,
+    )
+    here = [dump_probe(probe), subject.identity]
     if processes.agree(lambda: here) != here:
         raise InputError(
             "this process's probe, prompts, completions or code are not those of "
             "process 0; give all machines the same files"
         )
-    return Subject(
-        name=name,
-        probe=probe,
-        root=root,
-        prompts=prompts,
-        in_source=in_source,
-        estimators=estimators,
-        reward=reward,
-        supplied=supplied,
-        results=ResultsFolder(folder),
-        identity=identity,
-        processes=processes,
-    )
+    return subject

@@ -34,7 +34,7 @@ from mse_lab.mse.zero_variance import modelled_share
 from mse_lab.report.advice_report import advice_headline
 from mse_lab.results.tables import interval_columns
 from mse_lab.run.advise import LARGEST_BLOCK
-from mse_lab.run.in_memory import borrow_subject
+from mse_lab.run.context import borrow_subject
 from mse_lab.scores.module_hooks import replaced_forward
 
 # Settings that change the law of completions, but for values that their rows call fine.

@@ -8,8 +8,8 @@ import torch
 
 from measurements import change
 from mse_lab.run.context import load
-from mse_lab.run.finish import finish, name_commit
 from mse_lab.run.prompt import measure_prompt
+from mse_lab.run.run_probe import finish, name_commit
 from mse_lab.run.subject import prepare
 
 

@@ -18,8 +18,8 @@ from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
 from mse_lab.results.checks import Check, Checks
 from mse_lab.run import torchrun as several
-from mse_lab.run.finish import Outcome
 from mse_lab.run.processes import LOCK, lock
+from mse_lab.run.run_probe import Outcome
 from mse_lab.run.torchrun import TorchrunProcesses, name_start
 from torchrun_starts import ROOT
 

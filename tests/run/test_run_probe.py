@@ -14,7 +14,8 @@ from mse_lab.errors import InputError
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import MARK, ResultsFolder
 from mse_lab.results.measurement import PromptMeasurement
-from mse_lab.run.context import load, measuring
+from mse_lab.run.context import load
+from mse_lab.run.loop import measuring
 from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import execute_run
 from mse_lab.run.subject import prepare
