@@ -17,10 +17,9 @@ runpy.run_module("torch.distributed.run", run_name="__main__")
 """
 
 
-def torchrun(*words, folder, program=ROOT / "run_mse.py", max_restarts=0, **environment):
+def torchrun(*words, folder, program=ROOT / "run_mse.py", **environment):
     """Run a program in two processes; they may not hang, however busy the machine is."""
-    options = ["--standalone", "--nproc-per-node", 2, "--max-restarts", max_restarts]
-    words = [*options, program, *words]
+    words = ["--standalone", "--nproc-per-node", 2, program, *words]
     return subprocess.run(
         [sys.executable, "-c", TORCHRUN, *map(str, words)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder)} | environment,

@@ -46,7 +46,7 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
     write_file(results.file("config.yaml"), dump_probe(probe))
     for table in ("mse.csv", "laws.csv", "prompts.csv"):
         write_file(results.file(table), result.tables[table])
-    check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold, f"||mean||^2 {EVIL}")
+    check = Check(f"sound {EVIL}", 0.5, 1.0, checks_hold)
     results.write_end(Checks(check.ok, [check], [f"a warning {EVIL}"]), vars(pools))
     environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
     write_file(results.file("environment.json"), environment)

@@ -39,7 +39,7 @@ from mse_lab.results.checks import none_failed
 from mse_lab.results.folder import ADVICE
 
 if TYPE_CHECKING:
-    from mse_lab.run.advise import SamplingEnd
+    from mse_lab.run.advise import Sampled
     from mse_lab.run.subject import Subject
 
 # One, or several; also as an array.
@@ -177,16 +177,14 @@ def sample_evidence(
 
     with borrowed as subject:
         ended = sample_probe(subject, question, budget=budget, seconds=seconds, shown=shown)
-    return evidence_of(subject, ended, setting, question)
+    return evidence_of(ended, setting, question)
 
 
-def evidence_of(
-    subject: "Subject", ended: "SamplingEnd", setting: Setting, question: Question
-) -> Evidence:
+def evidence_of(ended: "Sampled", setting: Setting, question: Question) -> Evidence:
     """Take what a measurement until the answer is known has ended with."""
     return evidence_of_samples(
-        subject.name,
-        subject.probe,
+        ended.subject.name,
+        ended.subject.probe,
         Samples.of(ended.prompts),
         setting,
         question,

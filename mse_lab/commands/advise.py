@@ -233,6 +233,6 @@ def _sample(
     ended = sample_probe(subject, question, budget=arguments.budget, fresh=arguments.fresh)
     if not processes.first:
         return None
-    advice = make_advice(evidence_of(subject, ended, setting, question))
+    advice = make_advice(evidence_of(ended, setting, question))
     keep_advice(folder, advice)
     return advice

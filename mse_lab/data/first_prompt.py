@@ -124,11 +124,3 @@ def describe_first(
     addition = "" if of_right != of_wrong else "; it does not tell bare answers apart"
     rewards = f"{of_right:g} for its reference answer {shown(right)}"
     return [*lines, f"rewards: {rewards}, {of_wrong:g} for {shown(wrong)}{addition}"]
-
-
-def describe_completion(prompt: Prompt, text: str, reward: float) -> str:
-    """Show a completion with its reward and its prompt's reference answer."""
-    answer = prompt.record.get("answer")
-    reference = "" if answer is None else f", reference answer {shown(str(answer))}"
-    where = f"prompt {shorten(prompt.id)}"
-    return f"{where}: reward {reward:g} for {shown(text)}{reference}"

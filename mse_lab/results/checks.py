@@ -1,15 +1,17 @@
 """Built-in checks, made in every run: each finds a fault that spoils all its numbers.
 
 - `drawn law equals differentiated law`: the log-probability that each completion was drawn
-  with, against the one recomputed by the passes that are differentiated.
+  with, against the one recomputed by the passes that are differentiated; its figure is the
+  largest difference, in nats a token.
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
-  differentiated.
+  differentiated; the figure is the standardised ||mean score||^2, off-diagonal.
 - `completions are the policy's`: rare tokens are as frequent in completions from elsewhere
-  as the policy draws them (`policy/rare_tokens.py`).
+  as the policy draws them (`run/rare_tokens.py`); the figure is the log-likelihood ratio,
+  over the policy, of laws with other numbers of rare tokens.
 - `one pass equals autograd`: the gradient of the first prompt that an advice gets along
-  with the inner products, against a pass of plain autograd.
+  with the inner products, against a pass of plain autograd; relative distance.
 - `batch invariance`: a completion alone (by plain autograd), padded, and in its block has
-  the same score, in every parameter.
+  the same score, in every parameter; largest relative difference.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,25 +49,10 @@ RARE_TOKENS = "completions are the policy's"
 INVARIANCE = "batch invariance"
 ONE_PASS = "one pass equals autograd"
 
-# What the figure of each check means.
-MEANINGS = {
-    DRAWN_LAW: (
-        "largest difference between drawn and recomputed log-probability, nats a token"
-    ),
-    MEAN_SCORE: "standardised ||mean score||^2, off-diagonal",
-    RARE_TOKENS: (
-        "log-likelihood ratio, over the policy, of laws with other numbers of rare tokens"
-    ),
-    INVARIANCE: (
-        "largest relative difference of a completion's score alone, padded and batched"
-    ),
-    ONE_PASS: "relative distance of a prompt's gradient from that of plain autograd",
-}
-
 
 @dataclass(frozen=True)
 class Check:
-    """One check's outcome: a figure, what it means, and the bound it may not exceed.
+    """One check's outcome: a figure, and the bound it may not exceed.
 
     Where the check could not be made, there is no figure, and `ok` is None.
     """
@@ -74,7 +61,6 @@ class Check:
     figure: float | None
     bound: float
     ok: bool | None
-    meaning: str
 
 
 @dataclass(frozen=True)
@@ -96,7 +82,7 @@ def none_failed(checks: Iterable[Check]) -> bool:
 def _check(name: str, figure: float | None, bound: float) -> Check:
     # Written so that NaN fails.
     ok = None if figure is None else bool(figure <= bound)
-    return Check(name, figure, bound, ok, MEANINGS[name])
+    return Check(name, figure, bound, ok)
 
 
 def check_drawn_law(gaps: Sequence[float], dtype: str) -> Check:

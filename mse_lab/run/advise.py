@@ -4,19 +4,16 @@
 `mse/rule.py` what a look decides.
 """
 
-import json
 import math
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, takewhile
-from typing import NamedTuple
 
 import numpy as np
 from pydantic import ByteSize
 
 from mse_lab.console import COMMAND_PREFIX
-from mse_lab.data.first_prompt import describe_completion
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.formatting import with_interval
@@ -55,22 +52,6 @@ DEFAULT_BUDGET = 8192
 # Completions of a block, whose products with one another are all needed.
 LARGEST_BLOCK = sum(MOST_SCORED)
 
-# Completions that are shown where all rewards are equal.
-SHOWN_COMPLETIONS = 3
-
-
-class SamplingEnd(NamedTuple):
-    """How a measurement until the answer is known has ended.
-
-    Only the first process has prompts, checks and warnings.
-    """
-
-    prompts: list[Blocks]  # The blocks of each prompt at the last look.
-    stopped: Stopped  # Why it ended: what the decision said, `budget` or `exhausted`.
-    checks: list[Check]  # The built-in checks.
-    warnings: tuple[str, ...]  # What completions were like, a sentence each.
-    at_hand: int  # How many prompts of different kinds there are to draw from.
-
 
 def rewards_differ(blocks: Blocks) -> bool:
     """Whether a prompt has completions of different rewards."""
@@ -97,18 +78,6 @@ def order_prompts(subject: Subject) -> list[int]:
     order = keyed_order(subject.probe.seed, [each.id for each in subject.prompts])
     first = {subject.kinds[at]: at for at in reversed(order)}
     return [at for at in order if first[subject.kinds[at]] == at]
-
-
-def _first_completions(
-    subject: Subject, order: Sequence[int], sampled: Sequence[Sequence[SampledPrompt]]
-) -> list[str]:
-    """Show the first completions of some prompts, with their rewards."""
-    lines = []
-    for index, blocks in zip(order[:SHOWN_COMPLETIONS], sampled, strict=False):
-        one = json.loads(blocks[0].completions.lines.split("\n")[0])
-        prompt = subject.prompts[index]
-        lines.append(describe_completion(prompt, one["text"], one["reward"]))
-    return lines
 
 
 def warn_of_samples(
@@ -142,45 +111,53 @@ def _words(decision: Decision) -> str:
     return f"{ruling.verdict}, G = {ruling.set_to}{rest}"
 
 
-class _Looks:
-    """What the looks have given so far, in the process that looks."""
+class Sampled:
+    """What a measurement until the answer is known has given so far.
+
+    Only the first process, which looks, has prompts, checks and warnings.
+    """
+
+    stopped: Stopped  # Why it ended: what the decision said, `budget` or `exhausted`.
 
     def __init__(
-        self,
-        subject: Subject,
-        order: Sequence[int],
-        store: Store[SampledPrompt],
-        question: Question,
-        line: Progress,
+        self, subject: Subject, store: Store[SampledPrompt], question: Question
     ) -> None:
-        self.prompts: list[Blocks] = []
-        self.checks: list[Check] = []
-        self.warnings: tuple[str, ...] = ()
-        self._subject, self._order, self._store = subject, order, store
-        self._question, self._line = question, line
-        self._shown = False  # Whether completions of equal rewards were shown.
+        self.subject, self.order = subject, order_prompts(subject)
+        self._store, self._question = store, question
+        self.prompts: list[Blocks] = []  # The blocks of each prompt at the last look.
+        self.checks: list[Check] = []  # The built-in checks.
+        self.warnings: tuple[str, ...] = ()  # What completions were like.
 
-    def at(self, look: Look) -> bool:
+    @property
+    def at_hand(self) -> int:
+        """How many prompts of different kinds there are to draw from."""
+        return len(self.order)
+
+    def drawn_before(self, possible: Sequence[Look]) -> int:
+        """Say which look is the last all of whose completions an earlier start drew."""
+        for at in reversed(range(len(possible))):
+            items = chain.from_iterable(possible[at].items(self.order))
+            if all(item in self._store for item in items):
+                return at
+        return 0
+
+    def look(self, look: Look, line: Progress) -> bool:
         """Look; return whether to stop."""
-        subject, line = self._subject, self._line
-        order = self._order[: look.prompts]
-        sampled = [read_measurements(self._store, items) for items in look.items(order)]
-        dtype = subject.probe.model.dtype
+        items = look.items(self.order)
+        sampled = [read_measurements(self._store, blocks) for blocks in items]
+        dtype = self.subject.probe.model.dtype
         gaps = [block.law_gap for blocks in sampled for block in blocks]
         self.checks = [
             check_drawn_law(gaps, dtype),
             check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
         ]
-        self.warnings = warn_of_samples(subject, sampled)
+        self.warnings = warn_of_samples(self.subject, sampled)
         self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
         differ = sum(map(rewards_differ, self.prompts))
-        if not differ and not self._shown:
-            line.write(partial(_first_completions, subject, order, sampled))
-            self._shown = True
         if differ < LEAST_SIGNALS:
             line.say(look.prompts, look.drawn, f"rewards differ within {differ} so far")
             return False
-        population = subject.probe.prompts.population_size(len(self._order))
+        population = self.subject.probe.prompts.population_size(self.at_hand)
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
         decision = decide(table, self._question)
         line.say(look.prompts, look.drawn, _words(decision))
@@ -221,16 +198,6 @@ def _warn_of_budget(
         )
 
 
-def _drawn_before(
-    possible: Sequence[Look], order: Sequence[int], store: Store[SampledPrompt]
-) -> int:
-    """Say which look is the last all of whose completions an earlier start has drawn."""
-    for at in reversed(range(len(possible))):
-        if all(item in store for items in possible[at].items(order) for item in items):
-            return at
-    return 0
-
-
 def sample_until(
     subject: Subject,
     store: Store[SampledPrompt],
@@ -239,7 +206,7 @@ def sample_until(
     *,
     seconds: float = math.inf,
     shown: bool = True,
-) -> SamplingEnd:
+) -> Sampled:
     """Sample look by look until one says stop, or no further look is left.
 
     All processes call this and sample; the first one looks. It begins where an earlier
@@ -247,22 +214,19 @@ def sample_until(
     one process alone.
     """
     deadline, done, stop = _Deadline(seconds), Look(0, 0), False
-    processes = subject.processes
-    hidden = not (shown and processes.first)
-    order, like_these = order_prompts(subject), subject.probe.prompts.population != "these"
+    processes, found = subject.processes, Sampled(subject, store, question)
+    order, like_these = found.order, subject.probe.prompts.population != "these"
     needed = completions_needed(question.estimator, question.present)
-    first = first_completions(len(order), budget or DEFAULT_BUDGET, needed)
-    possible = looks(
-        len(order), budget or DEFAULT_BUDGET, first=first, spent=not like_these
-    )
-    most = possible[-1].drawn
+    most = budget or DEFAULT_BUDGET
+    first = first_completions(len(order), most, needed)
+    possible = looks(len(order), most, first=first, spent=not like_these)
+
+    def measure(batch: Batch) -> list[SampledPrompt]:
+        deadline.count(size([batch]))
+        return sample_batch(subject, batch, checked=order[0])
+
+    hidden, most = not (shown and processes.first), possible[-1].drawn
     with Progress(subject.name, "completions", hidden=hidden, most=most) as line:
-        seen = _Looks(subject, order, store, question, line)
-
-        def measure(batch: Batch) -> list[SampledPrompt]:
-            deadline.count(size([batch]))
-            return sample_batch(subject, batch, checked=order[0])
-
         line.write(subject.first_prompt)
         blocks = chain.from_iterable(possible[-1].items(order))
         kept = kept_bytes(subject.policy.size, (end - start for _, start, end in blocks))
@@ -270,18 +234,17 @@ def sample_until(
         ends = f"drawing ends with the verdict, or at {most:,} completions"
         line.write(lambda: [f"{ends}, {kept_most} of scores at most"])
         lengths = list(map(len, subject.tokens))
-        drawn = processes.agree(partial(_drawn_before, possible, order, store), int)
+        drawn = processes.agree(partial(found.drawn_before, possible), int)
         for look in takewhile(deadline.allows, possible[drawn:]):
-            batches = look.batches(order, lengths)
-            fill(store, batches, measure, processes, line)
-            done, stop = look, processes.agree(partial(seen.at, look))
+            fill(store, look.batches(order, lengths), measure, processes, line)
+            done, stop = look, processes.agree(partial(found.look, look, line))
             if stop:
                 break
     # Without a stop the looks end where the next one would exceed the budget.
     whole = like_these and done == looks(len(order), first=first)[-1]
-    stopped: Stopped = "regret" if stop else "exhausted" if whole else "budget"
-    warnings = (*seen.warnings, *_warn_of_budget(len(order), needed, first, question))
-    return SamplingEnd(seen.prompts, stopped, seen.checks, warnings, len(order))
+    found.stopped = "regret" if stop else "exhausted" if whole else "budget"
+    found.warnings += tuple(_warn_of_budget(len(order), needed, first, question))
+    return found
 
 
 def sample_probe(
@@ -292,7 +255,7 @@ def sample_probe(
     fresh: bool = False,
     seconds: float = math.inf,
     shown: bool = True,
-) -> SamplingEnd:
+) -> Sampled:
     """Measure a subject until its answer is known, or go on where an earlier start stopped.
 
     Where no policy is attached the probe's is loaded. Samples are written to the folder of
@@ -309,6 +272,5 @@ def sample_probe(
         subject = load(subject, LARGEST_BLOCK)
     if subject.results is None:
         return sample_until(subject, {}, question, budget, seconds=seconds, shown=shown)
-    fresh = fresh and not subject.processes.restarted
     with measuring(subject, SampledPrompt, fresh=fresh) as store:
         return sample_until(subject, store, question, budget, shown=shown)

@@ -65,35 +65,24 @@ def _identify_file(probe: Probe, root: Path) -> Identity:
         return {"file of completions": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _identify_rewards(probe: Probe, _: Path) -> Identity:
-    return identify_reward(load_reward(probe.reward), probe.reward)
+# What identifies the parts of a run again, as far as each is here.
+READERS: tuple[Callable[[Probe, Path], Identity], ...] = (
+    lambda probe, root: identify_model(probe.model, root),
+    _identify_rows,
+    _identify_file,
+    lambda probe, _: identify_reward(load_reward(probe.reward), probe.reward),
+    lambda probe, _: identify_estimators([*map(find_estimator, probe.estimators)]),
+)
 
 
-def _identify_estimators(probe: Probe, _: Path) -> Identity:
-    return identify_estimators([find_estimator(entry) for entry in probe.estimators])
-
-
-# Where each part of a run's identity is read again, by how the part's name begins. What a
-# loaded model answers follows from its files.
-READERS: dict[str, Callable[[Probe, Path], Identity]] = {
-    "model": lambda probe, root: identify_model(probe.model, root),
-    "adapter": lambda probe, root: identify_model(probe.model, root),
-    "set of prompts": _identify_rows,
-    "file of completions": _identify_file,
-    "reward": _identify_rewards,
-    "estimator": _identify_estimators,
-}
-
-
-def _read_part(part: str, probe: Probe, root: Path) -> str | None:
-    """Identify a part as it is now: empty where it is not here, None where it follows."""
-    reader = next((READERS[begin] for begin in READERS if part.startswith(begin)), None)
-    if reader is None:
-        return None
-    with suppress(InputError, OSError):
-        now = reader(probe, root).get(part, "")
-        return "" if now.startswith(UNKNOWN_IDENTITY) else now
-    return ""
+def _identify(probe: Probe, root: Path) -> Identity:
+    """Identify what is here of a probe's parts now."""
+    found: dict[str, str] = {}
+    for read in READERS:
+        with suppress(InputError, OSError):
+            found.update(read(probe, root))
+    known = (part for part in found if found[part])
+    return {part: found[part] for part in known if UNKNOWN_IDENTITY not in found[part]}
 
 
 def _compare_settings(results: ResultsFolder, names: list[str], root: Path) -> str | None:
@@ -116,10 +105,11 @@ def _compare_parts(results: ResultsFolder, root: Path) -> tuple[list[str], list[
     written = {part: was for part, was in results.read(MARK, {}).items() if was}
     if not written:
         return [], ["model", "set of prompts"]
-    probe = read_probe(results.path)
-    now = {part: _read_part(part, probe, root) for part in written}
-    changed = [part for part, found in now.items() if found and found != written[part]]
-    return changed, [part for part, found in now.items() if found == ""]
+    now = _identify(read_probe(results.path), root)
+    # What a loaded model answers follows from its files.
+    parts = [part for part in written if not part.startswith("answer of")]
+    changed = [part for part in parts if now.get(part, written[part]) != written[part]]
+    return changed, [part for part in parts if part not in now]
 
 
 def find_changes(folder: Path, name: str, root: Path) -> Changes:

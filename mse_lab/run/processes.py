@@ -88,7 +88,6 @@ class Processes:
     """The processes that share a run, by default this one alone."""
 
     rank = 0  # The number of this process.
-    restarted = False  # Whether torchrun has started them anew after one was lost.
 
     @property
     def first(self) -> bool:

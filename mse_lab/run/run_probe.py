@@ -214,8 +214,6 @@ def execute_run(subject: Subject, *, fresh: bool = False, shown: bool = True) ->
     probe's is loaded. With `fresh` what the folder holds of an earlier run is removed.
     """
     processes, indices = subject.processes, range(len(subject.prompts))
-    # After a lost process, a restart keeps what this command has measured.
-    fresh = fresh and not processes.restarted
     outcome = processes.agree(lambda: find_finished(subject, fresh=fresh), Outcome | None)
     if outcome:
         return outcome

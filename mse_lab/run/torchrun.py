@@ -10,7 +10,6 @@ wait for the slowest process; this way none waits longer than one prompt takes. 
 process measures a prompt does not change its measurement.
 """
 
-import hashlib
 import json
 import os
 import socket
@@ -21,7 +20,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import torch
 from pydantic import TypeAdapter
@@ -175,24 +173,6 @@ class TorchrunProcesses(Processes):
         return int(self._store.get("said")) if said else INPUT_ERROR
 
 
-def name_start(store: Store, rank: int, count: int) -> str:
-    """Agree on a name for this start, so that keys of a lost start are not read.
-
-    The environment has no such name: each machine counts its own restarts. Every process
-    writes a new mark, and waits until all have seen the same marks.
-    """
-    marks, seen = ([f"{what}/{each}" for each in range(count)] for what in ("mark", "seen"))
-    store.set(marks[rank], uuid4().hex)
-    while True:
-        # Checked before it is read: Python hears no Ctrl-C while a store waits for a key.
-        if store.check(marks):
-            name = hashlib.sha256(b"".join(store.multi_get(marks))).hexdigest()
-            store.set(seen[rank], name)
-            if store.check(seen) and set(store.multi_get(seen)) == {name.encode()}:
-                return name
-        time.sleep(PAUSE)
-
-
 def _listen_locally() -> None:
     """Let gloo listen to this machine alone if all processes are on it."""
     if os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]:
@@ -203,22 +183,23 @@ def _listen_locally() -> None:
 
 def _connect() -> TorchrunProcesses:
     end_with_parent(INTERRUPTED)
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
+        # The store has what the lost start has left there.
+        raise InputError(
+            "--max-restarts: a lost process does not come back; start the same command "
+            "again, and it goes on"
+        )
     _listen_locally()
-    started, rank, count = next(rendezvous("env://", timeout=JOINING))
-    started.set_timeout(FOREVER)
-    store = PrefixStore(name_start(started, rank, count), started)
+    store, rank, count = next(rendezvous("env://", timeout=JOINING))
+    store.set_timeout(FOREVER)
     distributed.init_process_group(
         "gloo",
-        store=PrefixStore("group", store),
+        store=PrefixStore("mse_lab/group", store),
         rank=rank,
         world_size=count,
         timeout=FOREVER,
     )
-    processes = TorchrunProcesses(store, rank)
-    # Perhaps only the first process's machine knows, by its count or by the store.
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    processes.restarted = processes.agree(lambda: started.add("starts", 1) > 1 or again)
-    return processes
+    return TorchrunProcesses(store, rank)
 
 
 @contextmanager

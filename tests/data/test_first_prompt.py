@@ -2,7 +2,7 @@
 
 import pytest
 
-from mse_lab.data.first_prompt import describe_completion, describe_first, doubts_about
+from mse_lab.data.first_prompt import describe_first, doubts_about
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import exact, supplied
@@ -46,12 +46,6 @@ def test_a_reward_that_fails_is_told(answers):
 def test_a_sample_is_told():
     (told, *_) = describe_first([*prompts(2, 3)], exact, "?", in_source=1493)
     assert told == "prompts: 2 of 1,493, at random by the seed"
-
-
-def test_a_completion_is_shown_in_a_line():
-    (one, other) = prompts(None, 7)
-    assert describe_completion(one, "a\nb", 0.5) == r"prompt p0: reward 0.5 for 'a\nb'"
-    assert describe_completion(other, "", 0).endswith("for '', reference answer '7'")
 
 
 IM = "<|im_start|>user\n7<|im_end|>\n<|im_start|>assistant\n"

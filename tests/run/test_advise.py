@@ -166,12 +166,7 @@ def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, ca
     monkeypatch.setattr("mse_lab.run.source.reward_completions", ones)
     found = measure(lambda samples: 1 / 0, budget=180)
     assert (look_of(found), found.stopped) == ((5, 36), "budget")
-    said = capsys.readouterr().err
-    assert said.count("rewards differ within 0 so far") == 4
-    shown = re.findall(
-        r"^prompt \S+: reward 1 for '.*', reference answer '\d+'$", said, re.M
-    )
-    assert len(shown) == 3
+    assert capsys.readouterr().err.count("rewards differ within 0 so far") == 4
 
 
 @pytest.mark.parametrize(("differ", "decided"), [(1, False), (2, True)])

@@ -15,13 +15,13 @@ from models import random_policy
 from mse_lab.config.schema import Model
 from mse_lab.errors import InputError
 from mse_lab.run import memory
-from mse_lab.run.footprint import measure_footprint
 from mse_lab.run.memory import (
     Fallbacks,
     Memory,
     attempt,
     budget_bytes,
     halves,
+    measure_footprint,
     scoring_bytes,
 )
 from mse_lab.scores import factors, plain_backward

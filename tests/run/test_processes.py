@@ -5,7 +5,6 @@ import os
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from mse_lab.results.checks import Check, Checks
 from mse_lab.run import torchrun as several
 from mse_lab.run.processes import LOCK, lock
 from mse_lab.run.run_probe import Outcome
-from mse_lab.run.torchrun import TorchrunProcesses, name_start
+from mse_lab.run.torchrun import TorchrunProcesses
 from torchrun_starts import ROOT
 
 
@@ -52,20 +51,16 @@ def pair():
     return [Unmet(store, rank) for rank in range(2)]
 
 
-def test_a_start_has_a_name_that_no_lost_one_had():
-    store = distributed.HashStore()
-    with ThreadPoolExecutor() as pool:
-        names = set(pool.map(lambda rank: name_start(store, rank, 2), range(2)))
-        alone = pool.submit(name_start, store, 0, 2)
-        with pytest.raises(TimeoutError):
-            alone.result(0.2)  # The other's mark is there, but of the lost start.
-        again = {name_start(store, 1, 2), alone.result()}
-    assert len(names) == len(again) == 1
-    assert names != again
+def test_a_restart_is_refused(monkeypatch):
+    """The store still has what the lost start has dealt."""
+    monkeypatch.setattr(several, "end_with_parent", lambda _: None)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    with pytest.raises(InputError, match="start the same command again"):
+        several.join(print).__enter__()
 
 
 def test_the_first_decides_by_json_and_everything_is_dealt_once(pair):
-    check = Check("a", float("nan"), 1.0, None, "b")
+    check = Check("a", float("nan"), 1.0, None)
     found = Outcome(Checks(True, [check], ["c"]), None, True, ["mse.csv"])
     shown = [
         pair[0].agree(lambda: found, Outcome | None),

@@ -1,7 +1,6 @@
 """Runs, end to end, against a policy whose every completion is enumerated."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,6 @@ from mse_lab.results.folder import MARK, ResultsFolder
 from mse_lab.results.measurement import PromptMeasurement
 from mse_lab.run.context import load
 from mse_lab.run.loop import measuring
-from mse_lab.run.processes import Processes
 from mse_lab.run.run_probe import execute_run
 from mse_lab.run.subject import prepare
 
@@ -88,13 +86,11 @@ def test_files_of_a_result(finished):
     assert not (folder / "shards").exists()
 
 
-def test_a_restart_by_torchrun_is_not_fresh(write_probe, tmp_path):
+def test_a_finished_run_is_left_as_it_is(write_probe, tmp_path):
     probe, out = load_probe(write_probe()), tmp_path / "out"
     spec = prepare("small", probe, out, tmp_path)
     assert not execute_run(spec).finished_before
-    restarted = Processes()
-    restarted.restarted = True
-    assert execute_run(replace(spec, processes=restarted), fresh=True).finished_before
+    assert execute_run(spec).finished_before
     # As another start would find it that had begun to load the model before.
     start = measuring(load(spec), PromptMeasurement, fresh=False)
     with pytest.raises(InputError, match="another start has finished it meanwhile"):

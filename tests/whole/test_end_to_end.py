@@ -139,7 +139,7 @@ def reward(text, prompt, name):
     return os.environ.get("RANK") == "1" and len(own) == 2
 
 def lost(text, prompt):
-    if reward(text, prompt, "lost") and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    if reward(text, prompt, "lost") and "LOSE_ONE" in os.environ:
         os.kill(os.getpid(), signal.SIGKILL)
     return integer(text, prompt)
 
@@ -178,14 +178,17 @@ def test_two_processes(write_probe, tmp_path, monkeypatch):
     assert run_mse.main([*advice, str(alone)]) == 0
     first = (alone / advised).read_bytes()
     assert run_mse.main(["run", str(one), str(two), "--out", str(alone)]) == 0
-    runs = ["run", *map(str, (one, two, bad)), "--fresh", "--out", str(out)]
+    runs = ["run", *map(str, (one, two, bad)), "--out", str(out)]
     commands = json.dumps([[*advice, str(tmp_path / "advice")], runs])
-    given = {"program": tmp_path / "in_turn.py", "max_restarts": 1, "AMONG_TWO": "yes"}
-    done = torchrun(commands, folder=f"{tmp_path}{os.pathsep}{ROOT}", **given)
+    given = {"program": tmp_path / "in_turn.py", "AMONG_TWO": "yes"}
+    given["folder"] = f"{tmp_path}{os.pathsep}{ROOT}"
+    lost = torchrun(commands, **given, LOSE_ONE="yes")
     assert (tmp_path / "advice" / advised).read_bytes() == first
-    # The first probe was measured before the loss and, despite --fresh, found after it.
+    assert lost.stdout.count("results written") == 1
+    done = torchrun(commands, **given)
+    # The first probe was measured before the loss.
     assert done.stdout.count("finished before") == 1
-    assert done.stdout.count("results written") == 2
+    assert done.stdout.count("results written") == 1
     for name in ("one", "two"):
         assert tables_of(out / name) == tables_of(alone / name)
         assert not (out / name / LOCK).exists()
