@@ -15,20 +15,27 @@ be tested on arrays whose truth is known.
 """
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from mse_lab.answers.advice import make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.result import Advice, Result
-from mse_lab.config.schema import EstimatorEntry, IntervalMethod, PromptPopulation
+from mse_lab.config.probe_files import parse_as
+from mse_lab.config.schema import (
+    EstimatorEntry,
+    Estimators,
+    IntervalMethod,
+    Positive,
+    Section,
+)
 from mse_lab.config.training import Setting, read_training
 from mse_lab.data.foreign_code import load_extra
 from mse_lab.errors import InputError, is_count, is_share, nearest, shown
@@ -41,10 +48,6 @@ from mse_lab.results.folder import ADVICE
 if TYPE_CHECKING:
     from mse_lab.run.advise import Sampled
     from mse_lab.run.subject import Subject
-
-# One, or several; also as an array.
-Sizes = int | Iterable[int]
-Entries = EstimatorEntry | Iterable[EstimatorEntry]
 
 # Keys of a probe that both functions take; of its prompts these alone, without a section.
 OF_PROMPTS = ("template", "chat", "chat_template_kwargs", "population")
@@ -86,8 +89,8 @@ def measure(
         out: A folder for all files of a run, from which an interrupted call resumes; by
             default nothing is written.
         progress: Whether a progress bar is shown.
-        keys: Keys of a probe, with its meanings and defaults: `group_sizes`, `estimators`
-            (one, or several), `sampling`, `pool`, `training`, `interval`, `parameters`,
+        keys: Keys of a probe, with its meanings and defaults: `group_sizes`, `estimators`,
+            `sampling`, `pool`, `training`, `interval`, `parameters`,
             `seed`; and of its prompts `template` (here by default `none`), `chat`,
             `chat_template_kwargs` and `population`.
 
@@ -210,8 +213,6 @@ def _read_keys(
         if value is not None or key in ("parameters", "seed", *OF_PROMPTS)
     }
     prompts = {key: given.pop(key) for key in OF_PROMPTS if key in given}
-    readers = {"group_sizes": read_sizes, "estimators": _entries}
-    given |= {key: read(keys[key]) for key, read in readers.items() if key in given}
     return given | {"prompts": {"source": "memory", "template": "none", **prompts}}
 
 
@@ -227,82 +228,78 @@ def _read_folder(name: Any, out: Any) -> Path | None:
     return None if out is None else Path(out)
 
 
+class Asked(Section):
+    """What is asked of pools, as in a probe."""
+
+    group_sizes: Annotated[list[Positive], Field(min_length=1)]
+    estimators: Estimators
+    level: Annotated[float, Field(gt=0, lt=1)]
+    resamples: Annotated[int, Field(ge=2)]
+    method: IntervalMethod
+    seed: Annotated[int, Field(ge=0)]
+
+
 def analyse(
     arrays: Mapping[str, Any],
     *,
-    group_sizes: Sizes,
-    estimators: Entries = ("vanilla", "grpo", "oracle"),
+    group_sizes: Sequence[int],
+    estimators: Sequence[EstimatorEntry] = ("vanilla", "grpo", "oracle"),
     level: float = 0.95,
     resamples: int = 2000,
     method: IntervalMethod = "closed-form",
     seed: int = 0,
     name: str = "pools",
-    described: pd.DataFrame | None = None,
-    population: PromptPopulation = "like-these",
 ) -> Result:
     """Analyse pools: errors, exact laws, intervals, the paper's statements, advice.
 
     Args:
         arrays: By the names of `Pools`, as in `pools.npz`; the two `kind_*` and
             `logit_norms2_PN` may be absent.
-        group_sizes: Group sizes G, or one; each divides the G of the blocks in `gram_PKGG`.
-        estimators: As in a probe: names, or mappings of a name and parameters; or one.
+        group_sizes: Group sizes G; each divides the G of the blocks in `gram_PKGG`.
+        estimators: As in a probe: names, or mappings of a name and parameters.
         level: Coverage of intervals, between 0 and 1.
         resamples: Draws of the reference's noise, and of the bootstrap.
         method: How intervals are computed: `closed-form`, or `bootstrap`, which draws
             groups within prompts, and prompts for the advice.
         seed: The seed of all draws.
         name: The name in the rows of the tables.
-        described: A row for each prompt with `prompt` (its id), `category`, `mean_length`
-            and `truncated`; by default its number and what the pools know.
-        population: As in `measure`.
 
     Raises:
         InputError: An argument is not usable; the message names it.
     """
     pools = Pools.from_arrays(arrays)
-    sizes = tuple(dict.fromkeys(read_sizes(group_sizes)))
-    refuse_sizes(sizes, pools.largest_group)
-    level = _number("level", level, float)
-    resamples, seed = _number("resamples", resamples), _number("seed", seed)
-    if not 0 < level < 1:
-        raise InputError(f"level: {level} is not between 0 and 1; take 0.95")
-    if resamples < 2:
-        raise InputError(f"resamples: {resamples} is too few; take 2000")
-    if method not in get_args(IntervalMethod):
-        raise InputError(f"method: {shown(method)}; give closed-form or bootstrap")
-    if population not in get_args(PromptPopulation):
-        raise InputError(f"population: {shown(population)}; give like-these or these")
-    if described is None:
-        described = _describe(pools)
-    entries = tuple(_entries(estimators))
-    result = Result(
-        name, pools, entries, sizes, level, resamples, seed, described, method, population
+    keys = ("group_sizes", "estimators", "level", "resamples", "method", "seed")
+    given = (group_sizes, estimators, level, resamples, method, seed)
+    values = dict(zip(keys, map(_plain, given), strict=True))
+    asked = parse_as(Asked, values, "analyse", "mse_lab.analyse")
+    sizes = tuple(dict.fromkeys(asked.group_sizes))
+    for size in sizes:
+        if (largest := pools.largest_group) % size:
+            raise InputError(
+                f"group_sizes: {size} does not divide the {largest} completions of a block"
+            )
+    described = pd.DataFrame(
+        {
+            "prompt": [str(index) for index in range(pools.prompts)],
+            "category": "",
+            "mean_length": pools.lengths_PN.mean(-1),
+            "truncated": math.nan,
+        }
     )
-    if not result.estimators:  # this refuses those that do not exist, by name
-        raise InputError("estimators: none given; give one or more")
+    result = Result(
+        name=name,
+        pools=pools,
+        entries=tuple(asked.estimators),
+        group_sizes=sizes,
+        level=asked.level,
+        resamples=asked.resamples,
+        seed=asked.seed,
+        described=described,
+        method=asked.method,
+        drawn_from="like-these",
+    )
+    assert result.estimators  # This refuses those that do not exist, by name.
     return result
-
-
-def _number(name: str, given: Any, kind: Callable[[Any], Any] = operator.index) -> Any:
-    try:
-        return kind(given)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} = {shown(given)}: give a number") from None
-
-
-def read_sizes(given: Any) -> list[int]:
-    """Read whole numbers, or a single one; they may be NumPy's or torch's."""
-    try:
-        sizes = list(given)
-    except TypeError:
-        sizes = [given]
-    try:
-        return [operator.index(size) for size in sizes]
-    except TypeError:
-        raise InputError(
-            f"group_sizes = {shown(given)}: give whole numbers, such as [4, 8]"
-        ) from None
 
 
 def _plain(value: Any) -> Any:
@@ -311,34 +308,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [*value]
+        return [*map(_plain, value)]
     return value
-
-
-def _entries(given: Entries) -> list[EstimatorEntry]:
-    if not isinstance(given, Iterable):
-        what = f"estimators = {shown(given)}"
-        raise InputError(f"{what}: give names, or mappings with one")
-    return [given] if isinstance(given, str | dict) else list(given)
-
-
-def refuse_sizes(group_sizes: Sequence[int], largest: int) -> None:
-    """Refuse group sizes that do not divide the completions of a block."""
-    if not group_sizes:
-        raise InputError("group_sizes: none given; give one or more")
-    for size in group_sizes:
-        if size < 1 or largest % size:
-            raise InputError(
-                f"group_sizes: {size} does not divide the {largest} completions of a block"
-            )
-
-
-def _describe(pools: Pools) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "prompt": [str(index) for index in range(pools.prompts)],
-            "category": "",
-            "mean_length": pools.lengths_PN.mean(-1),
-            "truncated": float("nan"),
-        }
-    )

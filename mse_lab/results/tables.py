@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from mse_lab.arrays import Floats, divide
+from mse_lab.arrays import Floats
 from mse_lab.data.prompts import Prompt
 from mse_lab.mse.curves import Curve, Point, Points, paired_ratio
 from mse_lab.mse.intervals import UNKNOWN, Estimate
-from mse_lab.mse.moments import Moments, pool_moments
+from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.reference_noise import aggregate_norm2_error
 from mse_lab.mse.regime import measure_norm_ratios
@@ -27,8 +27,6 @@ def interval_heads(name: str) -> list[str]:
     return [name, f"{name}_low", f"{name}_high"]
 
 
-# Columns of `prompts.csv` from which the moments follow, and those of rho.
-MOMENTS = ("value", "score_norm2", "grad_norm2", "trace_oracle", "zeta", "best_baseline")
 RHO = tuple(interval_heads("rho"))
 
 # The estimators of Figure 4, which are also a run's default.
@@ -149,24 +147,4 @@ def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.Dat
             **dict(zip(RHO, measure_norm_ratios(pools, level).T, strict=True)),
             "logit_norm2": pools.logit_norms2_PN.mean(-1),
         }
-    )
-
-
-def restore_moments(prompts: pd.DataFrame, reference: int) -> Moments:
-    """Compute each prompt's moments from `prompts.csv` and the size of its reference.
-
-    The table does not have what it costs to estimate b*; `trace_best` is too small by that.
-    """
-    value, norm2, gradient2, trace, zeta, best = prompts[[*MOMENTS]].to_numpy(float).T
-    variance = divide(zeta - gradient2, norm2)
-    value_variance = variance / reference
-    centred = trace + gradient2 + value_variance * norm2
-    return Moments(
-        norm2=norm2,
-        reward_norm2=best * norm2,
-        reward2_norm2=centred + (2 * best - value) * value * norm2,
-        value=value,
-        variance=variance,
-        gradient2=gradient2,
-        value_variance=value_variance,
     )

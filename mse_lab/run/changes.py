@@ -65,7 +65,10 @@ def _identify_file(probe: Probe, root: Path) -> Identity:
         return {"file of completions": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-# What identifies the parts of a run again, as far as each is here.
+# How the parts begin that can be identified again, which all others follow from.
+PARTS = ("model", "adapter", "set of prompts", "file of", "reward", "estimator")
+
+# What identifies them, as far as each is here.
 READERS: tuple[Callable[[Probe, Path], Identity], ...] = (
     lambda probe, root: identify_model(probe.model, root),
     _identify_rows,
@@ -106,8 +109,7 @@ def _compare_parts(results: ResultsFolder, root: Path) -> tuple[list[str], list[
     if not written:
         return [], ["model", "set of prompts"]
     now = _identify(read_probe(results.path), root)
-    # What a loaded model answers follows from its files.
-    parts = [part for part in written if not part.startswith("answer of")]
+    parts = [part for part in written if part.startswith(PARTS)]
     changed = [part for part in parts if now.get(part, written[part]) != written[part]]
     return changed, [part for part in parts if part not in now]
 

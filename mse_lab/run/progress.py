@@ -5,6 +5,7 @@ is the most that it may draw, and each look leaves a line. Both say what complet
 like that this process has measured, their mean reward and the share that was cut.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -22,19 +23,35 @@ MINUTE = 60.0
 
 COUNTS = "{n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}{postfix}]"
 BAR = "{desc}: {percentage:.0f}%|{bar}| " + COUNTS
-LINE = "{desc}: {percentage:.0f}%, " + COUNTS + "\n"
+LINE = "{desc}: {percentage:.0f}%, " + COUNTS
+
+
+class Lines(std.tqdm):  # type: ignore[misc]
+    """A bar for a log file: a line of its own each minute."""
+
+    def __init__(self, **options: Any) -> None:
+        self._shown = time.monotonic()
+        # With an infinite delay tqdm prints nothing by itself.
+        super().__init__(**options, bar_format=LINE, delay=math.inf)
+
+    def clear(self, *_: Any, **__: Any) -> None:
+        """Leave the lines that stand: other lines go below them."""
+
+    def display(self, *_: Any, **__: Any) -> bool:
+        """Print a line where one is due."""
+        if time.monotonic() - self._shown > MINUTE:
+            print(self, file=self.fp)
+            self._shown = time.monotonic()
+        return True
 
 
 def make_bar(**options: Any) -> std.tqdm:
     """Make the bar for a notebook, for a terminal, or for neither."""
-    # The time left by the mean speed; a line is due by the time alone.
-    options |= {"smoothing": 0, "miniters": 1}
+    options["smoothing"] = 0  # The time left by the mean speed.
     if auto.notebook_tqdm is not std.tqdm:
         return auto.tqdm(**options)
-    if not columns():
-        return std.tqdm(**options, bar_format=LINE, mininterval=MINUTE)
     # A terminal may say that it has no rows, and tqdm then shows nothing.
-    return std.tqdm(**options, bar_format=BAR, nrows=20)
+    return std.tqdm(**options, bar_format=BAR, nrows=20) if columns() else Lines(**options)
 
 
 class Progress:
@@ -89,7 +106,8 @@ class Progress:
         if width := columns():  # As wide as the terminal is now.
             # The last column stays free: some terminals begin a new line after it.
             bar.ncols = width - 1
-        bar.update(done - bar.n)
+        bar.n = done
+        bar.refresh()
 
     def write(self, lines: Callable[[], Sequence[str]]) -> None:
         """Show lines that stay; they are made only where they are shown."""

@@ -43,14 +43,19 @@ def test_everything_comes_from_the_arrays(arrays):
     ("changes", "words"),
     [
         ({"group_sizes": [5]}, "group_sizes: 5 does not divide the 16"),
-        ({"group_sizes": []}, "group_sizes: none given"),
-        ({"level": 1.5}, "level: 1.5 is not between 0 and 1"),
-        ({"resamples": 1}, "resamples: 1 is too few"),
-        ({"resamples": None}, "resamples = None: give a number"),
-        ({"level": "high"}, "level = 'high': give a number"),
-        ({"seed": "x"}, "seed = 'x': give a number"),
+        ({"group_sizes": []}, r"analyse: group_sizes = \[\]: "),
+        ({"group_sizes": 4}, "analyse: group_sizes = 4: "),
+        ({"level": 1.5}, "analyse: level = 1.5: should be less than 1"),
+        ({"resamples": 1}, "analyse: resamples = 1: should be greater than or equal to 2"),
+        ({"resamples": None}, "analyse: resamples = None: should be a valid integer"),
+        ({"level": "high"}, "analyse: level = 'high': should be a valid number"),
+        ({"seed": "x"}, "analyse: seed = 'x': should be a valid integer"),
+        (
+            {"method": "percentile"},
+            "analyse: method = 'percentile': should be 'closed",
+        ),
         ({"estimators": ["grop"]}, "grop"),
-        ({"estimators": []}, "estimators: none given"),
+        ({"estimators": []}, r"analyse: estimators = \[\]: "),
     ],
 )
 def test_what_cannot_be_used_is_named(arrays, changes, words):

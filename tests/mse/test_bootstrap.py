@@ -7,7 +7,6 @@ import pytest
 
 from mse.test_prompt_table import make_table
 from mse_lab import analyse
-from mse_lab.errors import InputError
 from mse_lab.mse.intervals import Bootstrap, Statistic, percentiles
 from mse_lab.mse.prompt_table import PromptSamples
 from simulated import make_design
@@ -78,5 +77,3 @@ def test_the_analysis_takes_it_by_name():
         varies = ~np.isnan(ends[0]) & (closed["estimator"] != "oracle").to_numpy()
         assert varies.any()
         assert (ends[0][varies] != ends[1][varies]).all()
-    with pytest.raises(InputError, match="give closed-form or bootstrap"):
-        analyse(vars(pools), **given, method="percentile")

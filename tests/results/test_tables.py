@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from mse.test_reference_noise import independent_design
-from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.reference_noise import aggregate_norm2_error
-from mse_lab.mse.regime import oracle_gain
-from mse_lab.results.tables import restore_moments
 from simulated import analysed, make_design
 
 NAMES, SIZES = ["vanilla", "grpo", "oracle"], [4, 32]
@@ -61,17 +58,6 @@ def test_moments_take_the_whole_reference(pools):
     np.testing.assert_allclose(found.score_norm2, norms2, rtol=1e-12)
     zeta = rewards.var(-1, ddof=1) * norms2 + pools.reference_product_P
     np.testing.assert_allclose(found.zeta, zeta, rtol=1e-9)
-
-
-def test_moments_come_back_from_the_table_of_prompts(pools):
-    """All but what b* cost to learn."""
-    table, expected = analysed(pools, SIZES).prompts, pool_moments(pools)
-    found = restore_moments(table, pools.reference_rewards_PN.shape[1])
-    for name in ("trace_oracle", "zeta", "best_baseline", "value_variance"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9)
-    traces = (one.constant_baseline(0.0) for one in (found, expected))
-    np.testing.assert_allclose(*traces, rtol=1e-9)
-    np.testing.assert_allclose(oracle_gain(found), oracle_gain(expected), rtol=1e-7)
 
 
 def test_rho_stands_in_the_table_where_rewards_are_0_and_1(pools):

@@ -17,7 +17,7 @@ from models import ROWS, SETTINGS, load_parts, random_model, write_adapter
 from mse_lab.api import measure as public_api
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
-from mse_lab.run import in_memory, run_probe
+from mse_lab.run import context, run_probe
 
 # Numbers of NumPy's kinds serve, too.
 OWN = {"group_sizes": np.array([2, 4]), "pool": {"reference": np.int64(16), "replicate": 8}}
@@ -214,7 +214,7 @@ def test_a_reward_gets_messages_in_a_chat(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     chat = {"prompts": {"source": "memory", "chat": True}, "model": {"path": "x"}}
     for reward in ("of_turns:reward", lambda completions: [len(completions[0])]):
-        rewarded = in_memory._load_reward(reward, parse_probe(chat, "p"))
+        rewarded = context._load_reward(reward, parse_probe(chat, "p"))
         assert rewarded("four", {}) == 1  # One message.
 
 
@@ -239,7 +239,7 @@ def fails(text, prompt):
         ({"group_sizes": [3]}, "measure: pool.replicate = 8: must be a multiple"),
         ({"template": "plan"}, "prompts.template = plan: neither a template nor a file"),
         ({"estimators": ["grop"]}, "unknown grop; did you mean grpo"),
-        ({"estimators": 5}, "estimators = 5: give names, or mappings with one"),
+        ({"estimators": 5}, "measure: estimators = 5: should be a valid list"),
         ({"name": [1]}, r"name = \[1\]: give a text, or None"),
         ({"parameters": ["none"]}, "'none' matches no parameter"),
         ({"seed": None}, "measure: seed = None: should be"),

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mse_lab.run import progress as shown_progress
 from mse_lab.run.progress import Progress
 
 # Half of its reward is won, a quarter of its completions are cut.
@@ -91,22 +92,18 @@ def test_a_terminal_may_be_resized(terminal):
     assert len(narrow) < 30
 
 
-def test_without_a_terminal_there_is_a_line_each_minute(capsys):
+def test_without_a_terminal_there_is_a_line_each_minute(capsys, monkeypatch):
     now = 0.0
-    line = run_line("small")
-    with line:
+    monkeypatch.setattr(shown_progress.time, "monotonic", lambda: now)
+    with run_line("small") as line:
         line.begin(1000, 20)
-        line._bar._time = lambda: now
-        line._bar.start_t = line._bar.last_print_t = now
         for prompts in range(21, 121):
             now += 7.0
             line.count(prompts, 1, [HALF])
-    lines = [one for one in capsys.readouterr().err.splitlines() if one.strip()]
-    assert len(lines) == 1 + 700 // 63 + 1  # Also the first and the last.
-    assert lines[0].startswith("small: 2%, 20/1000 prompts [")
-    assert lines[1].startswith("small: 3%, 29/1000 prompts [01:03<")
-    assert lines[-1].startswith("small: 12%, 120/1000 prompts [")
-    assert lines[-1].endswith(", mean reward 0.50, 25% cut]")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 700 // 63
+    assert lines[0].startswith("small: 3%, 29/1000 prompts [")
+    assert all(line.endswith(", mean reward 0.50, 25% cut]") for line in lines)
     assert all(line.isprintable() for line in lines)
 
 
