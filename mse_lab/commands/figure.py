@@ -52,8 +52,9 @@ def _compose(kind: str, folders: Sequence[Path]) -> Figure:
             raise InputError("--ladder: give one run, whose ladder is drawn")
         run = read_run(folders[0])
         return compose_ladder(Ladder(evidence_of_run(run, run.setting)))
-    runs = [read_tables(folder) for folder in folders]
-    return compose_phase(runs) if kind == "phase" else compose(runs)
+    if kind == "phase":
+        return compose_phase([read_run(folder) for folder in folders])
+    return compose([read_tables(folder) for folder in folders])
 
 
 def execute(arguments: Namespace) -> int:

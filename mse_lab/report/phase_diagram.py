@@ -26,10 +26,7 @@ from mse_lab.mse.regime import (
 )
 from mse_lab.report.drawing import colours_of, ink, legend_above
 from mse_lab.results.analysis import Analysis
-from mse_lab.results.finished_run import Tables
 from mse_lab.results.tables import RHO
-
-Run = Tables | Analysis
 
 # Group sizes of the lines where GRPO-type equals vanilla; from 64 on it is the oracle's.
 CROSSED_SIZES = (4, 8)
@@ -43,7 +40,7 @@ _CAPTION = (
 )
 
 
-def _label(run: Run) -> str:
+def _label(run: Analysis) -> str:
     """Name a run, and set vanilla's MSE in proportion to the oracle's, over its prompts."""
     share = float(gain_shares(run.moments).sum())
     said = "the oracle has no measurable noise"
@@ -57,7 +54,7 @@ def _draw_lines(axes: Axes, ends: Floats) -> None:
     axes.plot(ends, ends / 2, color=ink(0.85), lw=1.3, zorder=2)
 
 
-def _draw_dots(axes: Axes, run: Run, colour: str, *, alone: bool) -> None:
+def _draw_dots(axes: Axes, run: Analysis, colour: str, *, alone: bool) -> None:
     """Draw a run's prompts; their intervals, which hide other dots, of a single run."""
     moments = run.moments
     ratios_P3 = run.prompts[[*RHO]].to_numpy(float)
@@ -125,7 +122,7 @@ def _draw_unit_square(axes: Axes) -> None:
         _write(axes, (0.01, left), f"G = {size}", right - left)
 
 
-def compose_phase(runs: Sequence[Run]) -> Figure:
+def compose_phase(runs: Sequence[Analysis]) -> Figure:
     """Compose the diagram, with the order of each run's MSEs in the legend."""
     figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
     axes = figure.subplots()

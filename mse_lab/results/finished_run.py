@@ -14,11 +14,9 @@ from mse_lab.config.schema import Probe
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator, identify_estimators
-from mse_lab.mse.moments import Moments
 from mse_lab.results.analysis import Analysis, analyse_run
 from mse_lab.results.checks import Checks
 from mse_lab.results.folder import RESTORE, TABLES, ResultsFolder
-from mse_lab.results.tables import MOMENTS, RHO, restore_moments
 
 
 class Tables(NamedTuple):
@@ -28,22 +26,11 @@ class Tables(NamedTuple):
     mse: pd.DataFrame
     prompts: pd.DataFrame
     held: bool = True  # Whether no built-in check failed.
-    folder: Path = Path()
 
     @property
     def law_only(self) -> bool:
         """Whether there are laws but no replicates."""
         return not self.mse["replicates"].any()
-
-    @property
-    def moments(self) -> Moments:
-        """Moments of each prompt, as far as its table has them, (P,)."""
-        if lost := [one for one in (*MOMENTS, *RHO) if one not in self.prompts]:
-            raise InputError(
-                f"{self.folder}: prompts.csv lacks {lost[0]}; make it again with "
-                f"{COMMAND_PREFIX} run {self.name} --fresh"
-            )
-        return restore_moments(self.prompts, read_probe(self.folder).pool.reference)
 
 
 def read_tables(folder: Path) -> Tables:
@@ -54,7 +41,7 @@ def read_tables(folder: Path) -> Tables:
         remedy = way_from_checkpoint(folder) or made
         raise InputError(f"{folder}: no finished run; {remedy}")
     mse, prompts = map(results.read, ("mse.csv", "prompts.csv"))
-    return Tables(results.name, mse, prompts, results.read_checks().ok, folder)
+    return Tables(results.name, mse, prompts, results.read_checks().ok)
 
 
 def read_probe(folder: Path) -> Probe:

@@ -1,17 +1,15 @@
-"""The phase diagram: what is read off the tables, and the command that draws it."""
+"""The phase diagram: what is read off runs, and the command that draws it."""
 
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import run_mse
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regime import aggregate_place, gain_shares, measured_baselines, oracle_gain
 from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase
-from mse_lab.results.files import write_file
-from mse_lab.results.finished_run import read_run, read_tables
+from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.results.tables import RHO
 from simulated import with_rewards
@@ -33,7 +31,7 @@ def folder(pools, tmp_path_factory):
 
 
 def test_areas_add_up_to_the_difference_of_the_laws(folder, pools):
-    run = read_tables(folder)
+    run = read_run(folder)
     law = read_run(folder).mse.set_index(["estimator", "group_size"])["law"]
     vanilla, oracle = law["vanilla", 4], law["oracle", 4]
     expected = (vanilla - oracle) / (vanilla + oracle)
@@ -44,7 +42,7 @@ def test_areas_add_up_to_the_difference_of_the_laws(folder, pools):
 
 
 def test_the_legend_says_the_run_s_own_ordering(folder):
-    run = read_tables(folder)
+    run = read_run(folder)
     law = read_run(folder).laws.set_index(["group_size", "estimator"])["law"].unstack()
     [axes] = compose_phase([run]).axes
     [label] = axes.get_legend_handles_labels()[1]
@@ -53,7 +51,7 @@ def test_the_legend_says_the_run_s_own_ordering(folder):
 
 
 def test_baselines_follow_from_rho_where_it_is_known(folder):
-    run, table = read_tables(folder), ResultsFolder(folder).read("prompts.csv")
+    run, table = read_run(folder), ResultsFolder(folder).read("prompts.csv")
     baselines = measured_baselines(run.moments, table[[*RHO]].to_numpy())
     value, (best, low, high) = table["value"], baselines.T
     rho = best / (1 - best) * (1 - value) / value
@@ -69,7 +67,7 @@ def drawn_lines(figure):
 
 
 def test_a_cross_lies_on_the_side_of_its_run(folder):
-    run = read_tables(folder)
+    run = read_run(folder)
     [axes] = compose_phase([run]).axes
     crosses = [line for line in axes.lines if line.get_marker() == "P"]
     [(value, best)] = [line.get_xydata()[0] for line in crosses]
@@ -79,20 +77,13 @@ def test_a_cross_lies_on_the_side_of_its_run(folder):
 
 def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_path):
     graded = with_rewards(pools, lambda one: 2 * one - 1)
-    run = read_tables(write_run(tmp_path / "graded", graded))
-    binary = read_tables(folder)
+    run = read_run(write_run(tmp_path / "graded", graded))
+    binary = read_run(folder)
     assert (run.moments.binary, binary.moments.binary) == (False, True)
     assert len(drawn_lines(compose_phase([run]))) == 2
     assert len(drawn_lines(compose_phase([binary]))) == 2 + len(CROSSED_SIZES)
     baselines = measured_baselines(run.moments, np.full((20, 3), math.nan))
     np.testing.assert_array_equal(baselines[:, 0], run.moments.best_baseline)
-
-
-def test_tables_that_are_no_run_s_are_refused(folder, tmp_path, refused):
-    for name in ("mse.csv", "laws.csv", "prompts.csv"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    said = refused("figure", "--phase", tmp_path)
-    assert "config.yaml: missing; restore it" in said
 
 
 def test_the_command_draws_beside_the_first_run(folder, pools, capsys):
@@ -102,15 +93,3 @@ def test_the_command_draws_beside_the_first_run(folder, pools, capsys):
     said = capsys.readouterr().out.splitlines()
     assert said[-2:] == [f"{one} written" for one in written]
     assert all(one.stat().st_size > 5000 for one in written)
-
-
-def test_tables_without_moments_are_refused_in_one_line(tmp_path, refused):
-    results = ResultsFolder(tmp_path)
-    numbers = ["mse", "mse_low", "mse_high", "law", "law_low", "law_high"]
-    point = {"probe": ["some"], "estimator": "grpo", "group_size": 4, "replicates": 2}
-    for table in ("mse.csv", "laws.csv"):
-        numbered = pd.DataFrame({**point, **dict.fromkeys(numbers, 1)})
-        write_file(results.file(table), numbered)
-    prompts = {"prompt": ["a"], "category": "", "value": 0.5}
-    write_file(results.file("prompts.csv"), pd.DataFrame(prompts))
-    assert "prompts.csv lacks" in refused("figure", "--phase", str(tmp_path))
