@@ -2,7 +2,7 @@
 
 subject                       read and check all input but the model
 context                       load the model, or borrow one in memory
-source, supplied              completions that the policy draws, or that a file has
+supplied                      completions that a file has
 changes                       what has changed since a run was made
 prompt, sample                measure one prompt whole; blocks of completions of several
 loop                          begin in a folder; deal what is missing, measure and store it

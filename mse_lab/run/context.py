@@ -22,7 +22,7 @@ from mse_lab.policy.policy import Policy, load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.results.folder import START_OVER_IN_PYTHON, ResultsFolder
 from mse_lab.run.memory import plan_memory
-from mse_lab.run.source import Drawn
+from mse_lab.run.prompt import Drawn
 from mse_lab.run.subject import Subject
 from mse_lab.run.supplied import FromFile
 

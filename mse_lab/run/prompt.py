@@ -1,4 +1,7 @@
-"""Measure one prompt for a run: all of it that needs the model."""
+"""Measure one prompt for a run: all of it that needs the model.
+
+Its completions are drawn here by the policy, or supplied (`supplied.py`).
+"""
 
 import json
 import platform
@@ -9,16 +12,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.config.module_kinds import sum_by_kind
+from mse_lab.config.schema import Probe
 from mse_lab.data.prompts import Prompt
+from mse_lab.data.rewards import reward_completions
+from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
+from mse_lab.mse.mismatch import Mismatch
 from mse_lab.policy.completions import Completions, concatenate
+from mse_lab.policy.policy import Policy
+from mse_lab.policy.sampling import draw_together
+from mse_lab.results.checks import Check
 from mse_lab.results.measurement import (
     CompletionSummary,
     PromptArrays,
@@ -30,7 +41,63 @@ from mse_lab.results.measurement import (
 from mse_lab.run.memory import attempt
 from mse_lab.run.subject import Subject
 from mse_lab.scores.reference import Reference, measure_reference
-from mse_lab.scores.score_block import Scores, score_block, score_difference
+from mse_lab.scores.score_block import Scores, Scoring, score_block, score_difference
+
+
+def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:
+    """Give the largest absolute difference of log-probabilities, in nats per token."""
+    return float((np.abs(drawn_N - recomputed_N) / lengths_N).max())
+
+
+class SourceFindings(NamedTuple):
+    """What is found of completions that come from elsewhere."""
+
+    checks: Sequence[Check] = ()  # The built-in checks that only these need.
+    warnings: Sequence[str] = ()  # What a reader should know about them, a sentence each.
+    # How far an engine that drew them is from the policy, where one did.
+    mismatch: Mismatch | None = None
+
+
+class Drawn:
+    """Completions that the policy draws here."""
+
+    def validate(self, policy: Policy, probe: Probe) -> None:
+        """Refuse what the policy cannot have drawn, before the first measurement."""
+
+    def read(
+        self, subject: Subject, indices: Sequence[int], pool: str, completions: range
+    ) -> list[Completions]:
+        """Give the completions of these numbers in a pool of prompts of one length."""
+        probe, ids = subject.probe, [subject.prompts[index].id for index in indices]
+        positions = probe.sampling.max_new_tokens
+        numbers_PNT = np.stack(
+            [uniforms(probe.seed, one, pool, completions, positions) for one in ids]
+        )
+        tokens = [subject.tokens[index] for index in indices]
+        return attempt(
+            subject.memory.drawing,
+            lambda most: draw_together(
+                subject.policy, tokens, numbers_PNT, ids, max_batch=most
+            ),
+        )
+
+    def reward(
+        self, subject: Subject, index: int, pool: str, drawn: Completions, texts: list[str]
+    ) -> tuple[Floats, int]:
+        """Give their rewards, and how many comparisons with the answer were given up."""
+        prompt = subject.prompts[index]
+        return reward_completions(subject.reward, texts, prompt, drawn.unpadded)
+
+    def compare(
+        self, subject: Subject, index: int, drawn: Completions, recomputed_N: Floats
+    ) -> PromptChecks:
+        """Compare both pools of a prompt with the policy, by the recomputed law."""
+        gap = law_gap(drawn.log_probs_N, recomputed_N, drawn.scored_lengths_N)
+        return PromptChecks(law_gap=gap)
+
+    def judge(self, prompts: Sequence[PromptMeasurement]) -> SourceFindings:
+        """Say what is found of them, once all prompts are measured."""
+        return SourceFindings()
 
 
 @dataclass(frozen=True)
@@ -82,37 +149,18 @@ def draw_pools(
     return pools
 
 
-def _measure_reference(subject: Subject, index: int, pool: CompletionPool) -> Reference:
-    return attempt(
-        subject.memory.reference,
-        lambda most: measure_reference(
-            subject.policy,
-            subject.tokens[index],
-            pool.completions,
-            pool.rewards_N,
-            subject.keep,
-            max_batch=most,
-        ),
-    )
-
-
-def _score_block(
-    subject: Subject, index: int, block: Completions, reference: Reference
-) -> Scores:
-    return subject.memory.score(
-        lambda how: score_block(
-            subject.policy, subject.tokens[index], block, reference.mean, how=how
-        )
-    )
-
-
 def _score_pool(
     subject: Subject, index: int, pool: CompletionPool, reference: Reference
 ) -> list[Scores]:
     size, blocks = subject.probe.largest_group, []
+    policy, tokens = subject.policy, subject.tokens[index]
     for start in range(0, len(pool.completions), size):
         block = pool.completions[start : start + size]
-        scores = _score_block(subject, index, block, reference)
+
+        def score(how: Scoring, block: Completions = block) -> Scores:
+            return score_block(policy, tokens, block, reference.mean, how=how)
+
+        scores = subject.memory.score(score)
         refuse_scores(subject, index, scores, np.arange(start, start + len(block)))
         blocks.append(scores)
     return blocks
@@ -229,7 +277,17 @@ def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
     """
     began, sizes = time.monotonic(), subject.probe.pool
     [reference_pool] = draw_pools(subject, [index], "reference", range(sizes.reference))
-    reference = _measure_reference(subject, index, reference_pool)
+    reference = attempt(
+        subject.memory.reference,
+        lambda most: measure_reference(
+            subject.policy,
+            subject.tokens[index],
+            reference_pool.completions,
+            reference_pool.rewards_N,
+            subject.keep,
+            max_batch=most,
+        ),
+    )
     [pool] = draw_pools(subject, [index], "replicate", range(sizes.replicate))
     _refuse_rewards(subject, index, pool.rewards_N)
     blocks = _score_pool(subject, index, pool, reference)

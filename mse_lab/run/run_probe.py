@@ -58,20 +58,15 @@ PACKAGES = ("torch", "transformers", "numpy", "scipy", "statsmodels", "tokenizer
 
 def name_commit(root: Path) -> str | None:
     """Name the commit, with `-dirty`; None without a checkout of this very project."""
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(root), *words]
-        output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10)
-        return output.decode().strip()
-
     if not (root / ".git").exists():
         return None
+    words = ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    command = ["git", "-C", str(root), *words]
     try:
-        commit = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain", "--", "mse_lab", "run_mse.py")
+        output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
-    return f"{commit}-dirty" if changed else commit
+    return output.decode().strip()
 
 
 REPEATABILITY = (

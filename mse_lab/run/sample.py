@@ -27,8 +27,7 @@ from mse_lab.results.measurement import SampledPrompt
 from mse_lab.run.looks import MOST_SCORED
 from mse_lab.run.loop import Batch
 from mse_lab.run.memory import attempt
-from mse_lab.run.prompt import CompletionPool, draw_pools, refuse_scores, summarise
-from mse_lab.run.source import law_gap
+from mse_lab.run.prompt import CompletionPool, draw_pools, law_gap, refuse_scores, summarise
 from mse_lab.run.subject import Subject
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import add_weighted_gradients

@@ -64,7 +64,7 @@ class Subject:
     processes: Processes = SINGLE_PROCESS  # Those that share the prompts.
 
     policy: "Policy" = field(init=False)
-    # Where completions come from, a `run.source.Drawn`, which knows this class.
+    # Where completions come from, a `run.prompt.Drawn`, which knows this class.
     source: Any = field(init=False)
     tokens: list[list[int]] = field(init=False)  # The token ids of each prompt.
     memory: "Memory" = field(init=False)  # How many completions each pass takes at once.

@@ -18,8 +18,8 @@ from mse_lab.policy.supplied_tokens import read_completions
 from mse_lab.results.checks import check_rare_tokens
 from mse_lab.results.measurement import PromptChecks, PromptMeasurement
 from mse_lab.run.memory import attempt
+from mse_lab.run.prompt import Drawn, SourceFindings, law_gap
 from mse_lab.run.rare_tokens import RARE, examine_tokens
-from mse_lab.run.source import Drawn, SourceFindings, law_gap
 from mse_lab.run.subject import Subject
 
 ANOTHER_LAW = (

@@ -20,7 +20,7 @@ from mse_lab.results.checks import (
     none_failed,
     summary,
 )
-from mse_lab.run.source import law_gap
+from mse_lab.run.prompt import law_gap
 from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference
 

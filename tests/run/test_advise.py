@@ -163,7 +163,7 @@ def test_what_a_users_reward_is_given_makes_a_kind(probe):
 
 
 def test_where_all_rewards_are_equal_nothing_is_decided(measure, monkeypatch, capsys):
-    monkeypatch.setattr("mse_lab.run.source.reward_completions", ones)
+    monkeypatch.setattr("mse_lab.run.prompt.reward_completions", ones)
     found = measure(lambda samples: 1 / 0, budget=180)
     assert (look_of(found), found.stopped) == ((5, 36), "budget")
     assert capsys.readouterr().err.count("rewards differ within 0 so far") == 4
@@ -179,7 +179,7 @@ def test_an_answer_takes_two_prompts_whose_rewards_differ(
         place = seen.setdefault(prompt.id, len(seen))
         return np.arange(len(texts)) % 2.0 * (place < differ), 0
 
-    monkeypatch.setattr("mse_lab.run.source.reward_completions", reward)
+    monkeypatch.setattr("mse_lab.run.prompt.reward_completions", reward)
     decide, asked = deciding(True)
     measure(decide, budget=60)
     assert bool(asked) == decided

@@ -15,7 +15,6 @@ from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.run import prompt as stages
-from mse_lab.run import source as of_source
 from mse_lab.run.prompt import measure_prompt
 from plain_scores import plain_scores
 
@@ -56,13 +55,9 @@ def test_a_prompt_that_runs_out_of_memory_is_measured_all_the_same(subject_of, m
 
         return action
 
-    names = {
-        "score_block": stages,
-        "draw_together": of_source,
-        "measure_reference": stages,
-    }
-    for name, home in names.items():
-        monkeypatch.setattr(home, name, failing(getattr(home, name), name))
+    names = ("score_block", "draw_together", "measure_reference")
+    for name in names:
+        monkeypatch.setattr(stages, name, failing(getattr(stages, name), name))
     found = flat(measure_prompt(subject, 0))
     assert failed == {*names}
     assert (plain["retreated"], found["retreated"]) == (False, True)
