@@ -21,7 +21,6 @@ from mse_lab.commands.command_line import (
     find_run,
     load_probes,
     output_folder,
-    prepare_early,
     say_changes,
     share_of,
 )
@@ -219,11 +218,12 @@ def _sample(
     """
     from mse_lab.config.training import find_setting
     from mse_lab.mse.rule import TOLERANCE
+    from mse_lab.run.subject import prepare
 
     training = read_training_options(arguments, probe.training)
     probe = probe.model_copy(update={"training": training})
     setting, regret = find_setting(training, probe), arguments.regret or TOLERANCE
-    subject = prepare_early(name, probe, folder, processes, fresh=arguments.fresh)
+    subject = prepare(name, probe, folder, processes=processes, fresh=arguments.fresh)
     from mse_lab.answers.advice import keep_advice, make_advice
     from mse_lab.answers.advice_evidence import ask
     from mse_lab.api.measure import evidence_of

@@ -7,15 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mse_lab.console import show_status
 from mse_lab.errors import InputError, nearest, shorten
 from mse_lab.project import EXAMPLES, PROJECT
 
 if TYPE_CHECKING:
     from mse_lab.config.schema import Probe
     from mse_lab.run.changes import Changes
-    from mse_lab.run.processes import Processes
-    from mse_lab.run.subject import Subject
 
 ROOT, RESULTS = PROJECT, Path("results")
 
@@ -173,25 +170,3 @@ def load_probes(names: Sequence[str], settings: Sequence[str]) -> list[tuple[str
             )
         paths[name] = path
     return [(name, load_probe(path, settings)) for name, path in paths.items()]
-
-
-def prepare_early(
-    name: str,
-    probe: "Probe",
-    folder: Path,
-    processes: "Processes",
-    *,
-    fresh: bool,
-) -> "Subject":
-    """Prepare what takes no model, in a second: torch is not imported yet.
-
-    Wrong prompts, a wrong template or reward, and a folder of another probe are refused.
-    """
-    from mse_lab.run.subject import prepare
-
-    subject = prepare(name, probe, folder, ROOT, processes)
-    if not fresh:
-        subject.folder.refuse_other(probe)
-    if processes.first:
-        show_status(f"{name}: loading torch and the model")
-    return subject

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mse_lab.commands.command_line import RESULTS, Parser, load_probes, prepare_early
+from mse_lab.commands.command_line import RESULTS, Parser, load_probes
 from mse_lab.console import COMMAND_PREFIX, complain, show_status, started_by_torchrun
 
 if TYPE_CHECKING:
@@ -43,19 +43,22 @@ def in_processes(work: Callable[[Namespace, Processes], int], arguments: Namespa
 
 def measure_probes(arguments: Namespace, processes: Processes) -> int:
     """Measure each probe, in one of the processes that share it."""
+    from mse_lab.run.subject import prepare
+
+    fresh, out = arguments.fresh, arguments.out
     subjects = [
-        prepare_early(name, probe, arguments.out / name, processes, fresh=arguments.fresh)
+        prepare(name, probe, out / name, processes=processes, fresh=fresh)
         for name, probe in load_probes(arguments.probes, arguments.set)
     ]
-    from mse_lab.run.run_probe import execute_run
+    from mse_lab.run.run_probe import execute_run  # Torch, only now.
 
     sound = []
     for subject in subjects:
-        outcome = execute_run(subject, fresh=arguments.fresh)
+        outcome = execute_run(subject, fresh=fresh)
         sound.append(outcome.noted.ok)
         if processes.first:
             folder = subject.folder.path
-            name = subject.name if arguments.out == RESULTS else str(folder)
+            name = subject.name if out == RESULTS else str(folder)
             announce(folder, outcome, name)
     return int(not all(sound))
 

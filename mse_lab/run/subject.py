@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mse_lab.config.probe_files import dump_probe
 from mse_lab.config.schema import Probe
+from mse_lab.console import show_status
 from mse_lab.data.first_prompt import describe_first
 from mse_lab.data.identity import digest, identify_prompts
 from mse_lab.data.prompts import Prompt, read_prompts
@@ -142,9 +143,19 @@ class Subject:
 
 
 def prepare(
-    name: str, probe: Probe, folder: Path, root: Path, processes: Processes = SINGLE_PROCESS
+    name: str,
+    probe: Probe,
+    folder: Path,
+    root: Path = PROJECT,
+    processes: Processes = SINGLE_PROCESS,
+    *,
+    fresh: bool = False,
 ) -> Subject:
-    """Read everything that a run needs besides the model; the results go to `folder`."""
+    """Read everything that a run needs besides the model; the results go to `folder`.
+
+    What is wrong is refused in a second: torch is not imported yet. So is a folder of
+    another probe, unless a `fresh` start is to clear it.
+    """
     prompts, in_source = read_prompts(
         probe.prompts, root, seed=probe.seed, answered=reads_answer(probe.reward)
     )
@@ -169,4 +180,8 @@ def prepare(
             "this process's probe, prompts, completions or code are not those of "
             "process 0; give all machines the same files"
         )
+    if not fresh:
+        subject.folder.refuse_other(probe)
+    if processes.first:
+        show_status(f"{name}: loading torch and the model")
     return subject

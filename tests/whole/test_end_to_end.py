@@ -150,17 +150,6 @@ def fails(text, prompt):
 """
 
 
-# An advice and then runs, in the same processes.
-IN_TURN = """
-import json, sys
-import run_mse
-
-for words in json.loads(sys.argv[1]):
-    status = run_mse.main(words)
-sys.exit(status)
-"""
-
-
 @pytest.mark.slow
 def test_two_processes(write_probe, tmp_path, monkeypatch):
     """An advice and, of three probes, the second interrupted: the bytes of one process.
@@ -168,7 +157,6 @@ def test_two_processes(write_probe, tmp_path, monkeypatch):
     An error of one process at the third ends both, in one line.
     """
     (tmp_path / "plugin.py").write_text(AT_SECOND)
-    (tmp_path / "in_turn.py").write_text(IN_TURN)
     monkeypatch.syspath_prepend(tmp_path)
     one, two = write_probe("one"), write_probe("two", reward="plugin:lost", seed=1)
     bad = write_probe("bad", reward="plugin:fails")
@@ -179,13 +167,12 @@ def test_two_processes(write_probe, tmp_path, monkeypatch):
     first = (alone / advised).read_bytes()
     assert run_mse.main(["run", str(one), str(two), "--out", str(alone)]) == 0
     runs = ["run", *map(str, (one, two, bad)), "--out", str(out)]
-    commands = json.dumps([[*advice, str(tmp_path / "advice")], runs])
-    given = {"program": tmp_path / "in_turn.py", "AMONG_TWO": "yes"}
-    given["folder"] = f"{tmp_path}{os.pathsep}{ROOT}"
-    lost = torchrun(commands, **given, LOSE_ONE="yes")
+    given = {"folder": f"{tmp_path}{os.pathsep}{ROOT}", "AMONG_TWO": "yes"}
+    torchrun(*advice, tmp_path / "advice", **given)
     assert (tmp_path / "advice" / advised).read_bytes() == first
+    lost = torchrun(*runs, **given, LOSE_ONE="yes")
     assert lost.stdout.count("results written") == 1
-    done = torchrun(commands, **given)
+    done = torchrun(*runs, **given)
     # The first probe was measured before the loss.
     assert done.stdout.count("finished before") == 1
     assert done.stdout.count("results written") == 1
