@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from mse_lab.config.probe_files import dump_probe, parse_probe
-from mse_lab.results.analysis import analyse_run
+from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
@@ -42,7 +42,7 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
             "truncated": 0.0,
         }
     )
-    result = analyse_run(name, probe, pools, described)
+    result = Analysis(name, probe, pools, described)
     write_file(results.file("config.yaml"), dump_probe(probe))
     for table in ("mse.csv", "laws.csv", "prompts.csv"):
         write_file(results.file(table), result.tables[table])

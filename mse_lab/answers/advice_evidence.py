@@ -160,8 +160,8 @@ def evidence_of_run(
         rewards=list(np.hstack([pools.reference_rewards_PN, pools.rewards_PN])),
         setting=setting,
         question=ask(setting, run.level, regret, completions),
-        seed=run.seed,
-        resamples=run.resamples,
+        seed=run.probe.seed,
+        resamples=run.probe.interval.resamples,
         held=run.held,
         warnings=tuple(run.warnings),
     )

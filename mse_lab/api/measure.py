@@ -19,23 +19,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from mse_lab.answers.advice import make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.result import Advice, Result
-from mse_lab.config.probe_files import parse_as
-from mse_lab.config.schema import (
-    EstimatorEntry,
-    Estimators,
-    IntervalMethod,
-    Positive,
-    Section,
-)
+from mse_lab.config.probe_files import parse_probe
+from mse_lab.config.schema import EstimatorEntry, IntervalMethod
 from mse_lab.config.training import Setting, read_training
 from mse_lab.data.foreign_code import load_extra
 from mse_lab.errors import InputError, is_count, is_share, nearest, shown
@@ -228,17 +221,6 @@ def _read_folder(name: Any, out: Any) -> Path | None:
     return None if out is None else Path(out)
 
 
-class Asked(Section):
-    """What is asked of pools, as in a probe."""
-
-    group_sizes: Annotated[list[Positive], Field(min_length=1)]
-    estimators: Estimators
-    level: Annotated[float, Field(gt=0, lt=1)]
-    resamples: Annotated[int, Field(ge=2)]
-    method: IntervalMethod
-    seed: Annotated[int, Field(ge=0)]
-
-
 def analyse(
     arrays: Mapping[str, Any],
     *,
@@ -255,7 +237,8 @@ def analyse(
     Args:
         arrays: By the names of `Pools`, as in `pools.npz`; the two `kind_*` and
             `logit_norms2_PN` may be absent.
-        group_sizes: Group sizes G; each divides the G of the blocks in `gram_PKGG`.
+        group_sizes: Group sizes G; each divides the largest, and that the G of the blocks
+            in `gram_PKGG`, of which there are two or more.
         estimators: As in a probe: names, or mappings of a name and parameters.
         level: Coverage of intervals, between 0 and 1.
         resamples: Draws of the reference's noise, and of the bootstrap.
@@ -268,16 +251,24 @@ def analyse(
         InputError: An argument is not usable; the message names it.
     """
     pools = Pools.from_arrays(arrays)
-    keys = ("group_sizes", "estimators", "level", "resamples", "method", "seed")
-    given = (group_sizes, estimators, level, resamples, method, seed)
-    values = dict(zip(keys, map(_plain, given), strict=True))
-    asked = parse_as(Asked, values, "analyse", "mse_lab.analyse")
-    sizes = tuple(dict.fromkeys(asked.group_sizes))
-    for size in sizes:
-        if (largest := pools.largest_group) % size:
-            raise InputError(
-                f"group_sizes: {size} does not divide the {largest} completions of a block"
-            )
+    asked = {
+        "group_sizes": group_sizes,
+        "estimators": estimators,
+        "interval": {"level": level, "resamples": resamples, "method": method},
+        "seed": seed,
+    }
+    completions = pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1]
+    known = {
+        "model": {"path": "arrays"},
+        "prompts": {"source": "arrays"},
+        "pool": dict(zip(("reference", "replicate"), completions, strict=True)),
+    }
+    probe = parse_probe(known | _plain(asked), "analyse")
+    if (largest := pools.largest_group) % probe.largest_group:
+        raise InputError(
+            f"group_sizes: {probe.largest_group} does not divide the {largest} completions "
+            "of a block"
+        )
     described = pd.DataFrame(
         {
             "prompt": [str(index) for index in range(pools.prompts)],
@@ -286,18 +277,7 @@ def analyse(
             "truncated": math.nan,
         }
     )
-    result = Result(
-        name=name,
-        pools=pools,
-        entries=tuple(asked.estimators),
-        group_sizes=sizes,
-        level=asked.level,
-        resamples=asked.resamples,
-        seed=asked.seed,
-        described=described,
-        method=asked.method,
-        drawn_from="like-these",
-    )
+    result = Result(name, probe, pools, described)
     assert result.estimators  # This refuses those that do not exist, by name.
     return result
 

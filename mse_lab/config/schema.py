@@ -237,7 +237,7 @@ class Interval(Section):
     method: IntervalMethod = "closed-form"
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95  # Coverage.
     # Draws of the parametric bootstrap of the reference's noise, and of the bootstrap.
-    resamples: Annotated[int, Field(ge=100, le=10**6)] = 2000
+    resamples: Annotated[int, Field(ge=2, le=10**6)] = 2000
 
 
 class Probe(Section):

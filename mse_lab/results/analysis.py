@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from mse_lab.arrays import Floats
-from mse_lab.config.schema import EstimatorEntry, IntervalMethod, Probe, PromptPopulation
+from mse_lab.config.schema import Probe
 from mse_lab.config.training import DEFAULT, Setting, find_setting
 from mse_lab.data.streams import stream
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
@@ -37,18 +37,11 @@ class Analysis:
     """What pools say about estimators at group sizes."""
 
     name: str  # The run's name; runs of other names count as independent.
+    probe: Probe  # What was measured, and what is asked of it.
     pools: Pools
-    entries: tuple[EstimatorEntry, ...]  # The estimators, as in a probe.
-    group_sizes: tuple[int, ...]
-    level: float  # Coverage of intervals; tests are at 1 - level.
-    resamples: int  # Draws of the reference's noise, and of the bootstrap.
-    seed: int
     # What pools do not know of each prompt: `prompt`, `category`, `mean_length`,
     # `truncated`.
     described: pd.DataFrame
-    method: IntervalMethod  # How intervals are computed, `closed-form` or `bootstrap`.
-    drawn_from: PromptPopulation  # Whether there are other prompts than these.
-    probe: Probe | None = None  # What was measured; None for bare pools.
     # The built-in checks and warnings of the measurement; None for bare pools.
     noted: Checks | None = None
 
@@ -56,10 +49,21 @@ class Analysis:
         """Pickle the fields alone; all else is computed from them again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    @property
+    def group_sizes(self) -> list[int]:
+        """The group sizes, from the smallest."""
+        return self.probe.group_sizes
+
+    @property
+    def level(self) -> float:
+        """Coverage of intervals; tests are at 1 - level."""
+        return self.probe.interval.level
+
     @cached_property
     def estimators(self) -> tuple[Estimator, ...]:
         """The estimators; one that does not exist or apply is refused."""
-        return tuple(find_estimators(self.entries, self.group_sizes, self.pools.prompts))
+        entries = self.probe.estimators
+        return tuple(find_estimators(entries, self.group_sizes, self.pools.prompts))
 
     @cached_property
     def errors(self) -> dict[Key, Floats]:
@@ -74,13 +78,13 @@ class Analysis:
     @property
     def setting(self) -> Setting:
         """The training that its probe is about."""
-        return find_setting(self.probe.training, self.probe) if self.probe else DEFAULT
+        return find_setting(self.probe.training, self.probe) if self.noted else DEFAULT
 
     @property
     def checkpoint(self) -> str:
         """Which model it is of; empty for bare pools."""
-        model = self.probe and self.probe.model
-        return f"{model.path} {model.revision or ''}".strip() if model else ""
+        model = self.probe.model
+        return f"{model.path} {model.revision or ''}".strip() if self.noted else ""
 
     @property
     def law_only(self) -> bool:
@@ -95,7 +99,8 @@ class Analysis:
     @property
     def bootstrap(self) -> Bootstrap | None:
         """The bootstrap that gives the intervals; None for the closed form."""
-        return Bootstrap(self.resamples, self.seed) if self.method == "bootstrap" else None
+        asked, seed = self.probe.interval, self.probe.seed
+        return Bootstrap(asked.resamples, seed) if asked.method == "bootstrap" else None
 
     @cached_property
     def table(self) -> PromptTable:
@@ -103,15 +108,15 @@ class Analysis:
 
         A bootstrap draws prompts, of which there are no others where these are all.
         """
-        if self.drawn_from == "these":
+        if self.probe.prompts.population == "these":
             return PromptTable.of_pools(self.pools, size=self.pools.prompts)
         return PromptTable.of_pools(self.pools, bootstrap=self.bootstrap)
 
     @cached_property
     def curves(self) -> Curves:
         """What the curves of all estimators share."""
-        rng = stream(self.seed, "reference noise")
-        noise = draw_reference_noise(self.pools, self.resamples, rng)
+        rng = stream(self.probe.seed, "reference noise")
+        noise = draw_reference_noise(self.pools, self.probe.interval.resamples, rng)
         return Curves(self.pools, noise, self.name, self.bootstrap)
 
     @cached_property
@@ -122,7 +127,7 @@ class Analysis:
     @property
     def compared_sizes(self) -> tuple[int, ...]:
         """Group sizes of two or more, which all compared estimators are defined for."""
-        return tuple(sorted(size for size in self.group_sizes if size > 1))
+        return tuple(size for size in self.group_sizes if size > 1)
 
     @cached_property
     def compared_errors(self) -> dict[Key, Floats]:
@@ -196,27 +201,3 @@ class Analysis:
             *warn_of_weak_gradient(self.pools),
             *warn_of_disagreement(self.points),
         ]
-
-
-def analyse_run(
-    name: str,
-    probe: Probe,
-    pools: Pools,
-    described: pd.DataFrame,
-    noted: Checks | None = None,
-) -> Analysis:
-    """Analyse the pools of a run as its probe says."""
-    return Analysis(
-        name=name,
-        pools=pools,
-        entries=tuple(probe.estimators),
-        group_sizes=tuple(probe.group_sizes),
-        level=probe.interval.level,
-        resamples=probe.interval.resamples,
-        seed=probe.seed,
-        described=described,
-        method=probe.interval.method,
-        drawn_from=probe.prompts.population,
-        probe=probe,
-        noted=noted,
-    )

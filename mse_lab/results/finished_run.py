@@ -14,7 +14,7 @@ from mse_lab.config.schema import Probe
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator, identify_estimators
-from mse_lab.results.analysis import Analysis, analyse_run
+from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Checks
 from mse_lab.results.folder import RESTORE, TABLES, ResultsFolder
 
@@ -66,7 +66,7 @@ def _analyse(
             f"{results.path}: config.yaml, prompts and pools.npz are not of one run; "
             f"{RESTORE}"
         )
-    return analyse_run(name, probe, pools, described, noted)
+    return Analysis(name, probe, pools, described, noted)
 
 
 def read_run(folder: Path) -> Analysis:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from mse_lab.project import VERSION
-from mse_lab.results.analysis import Analysis, analyse_run
+from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import (
     INVARIANCE,
     Checks,
@@ -87,7 +87,7 @@ def conclude(
         [summary.mean_length for summary in summaries],
         [summary.truncated for summary in summaries],
     )
-    result = analyse_run(subject.name, subject.probe, pools, described)
+    result = Analysis(subject.name, subject.probe, pools, described)
     source, dtype = subject.source.judge(prompts), subject.probe.model.dtype
     gaps = [one.checks.law_gap for one in prompts if not np.isnan(one.checks.law_gap)]
     checks = [

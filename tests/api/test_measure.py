@@ -42,17 +42,24 @@ def test_everything_comes_from_the_arrays(arrays):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"group_sizes": [5]}, "group_sizes: 5 does not divide the 16"),
+        ({"group_sizes": [5]}, "must be a multiple of the largest group size, 5"),
+        ({"group_sizes": [32]}, "group_sizes: 32 does not divide the 16"),
         ({"group_sizes": []}, r"analyse: group_sizes = \[\]: "),
         ({"group_sizes": 4}, "analyse: group_sizes = 4: "),
-        ({"level": 1.5}, "analyse: level = 1.5: should be less than 1"),
-        ({"resamples": 1}, "analyse: resamples = 1: should be greater than or equal to 2"),
-        ({"resamples": None}, "analyse: resamples = None: should be a valid integer"),
-        ({"level": "high"}, "analyse: level = 'high': should be a valid number"),
+        ({"level": 1.5}, r"analyse: interval\.level = 1\.5: should be less than 1"),
+        (
+            {"resamples": 1},
+            "interval.resamples = 1: should be greater than or equal to 2",
+        ),
+        (
+            {"resamples": None},
+            "interval.resamples = None: should be a valid integer",
+        ),
+        ({"level": "high"}, "analyse: interval.level = 'high': should be a valid number"),
         ({"seed": "x"}, "analyse: seed = 'x': should be a valid integer"),
         (
             {"method": "percentile"},
-            "analyse: method = 'percentile': should be 'closed",
+            "analyse: interval.method = 'percentile': should be 'closed",
         ),
         ({"estimators": ["grop"]}, "grop"),
         ({"estimators": []}, r"analyse: estimators = \[\]: "),
