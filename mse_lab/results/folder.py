@@ -223,10 +223,6 @@ class ResultsFolder:
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else in the folder."""
         self.drop_shards()
-        if self.finished_prompts():
-            raise InputError(
-                f"{self.file('shards')}: cannot be emptied; remove what it holds yourself"
-            )
         for name in sorted([*READERS, "advice.json"], key=MARK.__eq__):
             remove(self.file(name))
 

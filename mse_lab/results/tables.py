@@ -1,12 +1,11 @@
 """Tables: from pools and curves to the rows of the `.csv` files of a result."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from mse_lab.arrays import Floats
-from mse_lab.data.prompts import Prompt
 from mse_lab.mse.curves import Curve, Point, Points, paired_ratio
 from mse_lab.mse.intervals import UNKNOWN, Estimate
 from mse_lab.mse.moments import pool_moments
@@ -110,20 +109,6 @@ def laws_table(
     # The heads are there even if no estimator has a law.
     heads = ["probe", *Key._fields, *_law_columns(None, level)]
     return pd.DataFrame(rows, columns=heads)
-
-
-def describe_prompts(
-    prompts: Sequence[Prompt], mean_length: Sequence[float], truncated: Sequence[float]
-) -> pd.DataFrame:
-    """Describe each prompt by what its pools do not know."""
-    return pd.DataFrame(
-        {
-            "prompt": [prompt.id for prompt in prompts],
-            "category": [prompt.category for prompt in prompts],
-            "mean_length": mean_length,
-            "truncated": truncated,
-        }
-    )
 
 
 def prompts_table(described: pd.DataFrame, pools: Pools, level: float) -> pd.DataFrame:

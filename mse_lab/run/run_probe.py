@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
 from mse_lab.project import VERSION
@@ -32,7 +33,6 @@ from mse_lab.results.finished_run import read_run, repair
 from mse_lab.results.folder import MARK, NEEDED
 from mse_lab.results.measurement import PromptMeasurement, stack
 from mse_lab.results.shards import Item
-from mse_lab.results.tables import describe_prompts
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.changes import identify_model
 from mse_lab.run.context import load
@@ -82,10 +82,13 @@ def conclude(
     """Give analysis, checks and diagnostics of a measured run; write nothing."""
     summaries = [prompt.completions for prompt in prompts]
     pools = stack([prompt.arrays for prompt in prompts])
-    described = describe_prompts(
-        subject.prompts,
-        [summary.mean_length for summary in summaries],
-        [summary.truncated for summary in summaries],
+    described = pd.DataFrame(
+        {
+            "prompt": [prompt.id for prompt in subject.prompts],
+            "category": [prompt.category for prompt in subject.prompts],
+            "mean_length": [summary.mean_length for summary in summaries],
+            "truncated": [summary.truncated for summary in summaries],
+        }
     )
     result = Analysis(subject.name, subject.probe, pools, described)
     source, dtype = subject.source.judge(prompts), subject.probe.model.dtype
