@@ -48,8 +48,9 @@ FOREVER = timedelta(days=20)
 # Torchrun's store is there when a process starts: where it is not, torchrun is gone.
 JOINING = timedelta(minutes=5)
 
-# Seconds that another process has to print its line.
-COURTESY = 10.0
+# Seconds that another process has to print its line: as soon as one process ends, torchrun
+# ends the others of its machine.
+COURTESY = 2.0
 
 
 @contextmanager
@@ -150,27 +151,19 @@ class TorchrunProcesses(Processes):
         # The store may be gone, together with torchrun.
         with suppress(RuntimeError):
             if self._store.add("complaints", 1) > 1:
-                self._await_said()
+                time.sleep(COURTESY)
                 return
         if not self.first:
             # The first process's progress bar may be in this line.
             print(file=sys.stderr)
         say(end.line)
-        with suppress(RuntimeError):
-            self._store.set("said", str(end.status))
 
     def _end_on_complaint(self) -> None:
-        """End this process if another one has an error, once that is printed.
-
-        As soon as one process ends, torchrun ends the others of its machine.
-        """
+        """End this process if another one has an error, once that is printed."""
         with noticing_loss():
             if self._store.add("complaints", 0):
-                raise SystemExit(self._await_said())
-
-    def _await_said(self) -> int:
-        said = wait_until(lambda: bool(self._store.check(["said"])), COURTESY)
-        return int(self._store.get("said")) if said else INPUT_ERROR
+                time.sleep(COURTESY)
+                raise SystemExit(INPUT_ERROR)
 
 
 def _listen_locally() -> None:

@@ -13,7 +13,7 @@ from torch import distributed
 
 import run_mse
 from mse_lab.config.probe_files import load_probe
-from mse_lab.console import INTERNAL_ERROR, Ending, started_by_torchrun
+from mse_lab.console import INPUT_ERROR, Ending, started_by_torchrun
 from mse_lab.errors import InputError
 from mse_lab.results.checks import Check, Checks
 from mse_lab.run import torchrun as several
@@ -89,7 +89,7 @@ def test_one_complains_and_all_end(pair, monkeypatch):
     pair[0].complain(said.append, Ending(2, "that is wrong"))
     (line,) = said
     assert "internal error: ZeroDivisionError: by zero" in line
-    with pytest.raises(SystemExit, match=str(INTERNAL_ERROR)):
+    with pytest.raises(SystemExit, match=str(INPUT_ERROR)):
         next(pair[0].deal(1))
 
 
