@@ -28,7 +28,7 @@ from mse_lab.answers.advice import make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask, evidence_of_samples
 from mse_lab.api.result import Advice, Result
 from mse_lab.config.probe_files import parse_probe
-from mse_lab.config.schema import EstimatorEntry, IntervalMethod
+from mse_lab.config.schema import EstimatorEntry, IntervalMethod, PromptPopulation
 from mse_lab.config.training import Setting, read_training
 from mse_lab.data.foreign_code import load_extra
 from mse_lab.errors import InputError, is_count, is_share, nearest, shown
@@ -231,6 +231,7 @@ def analyse(
     method: IntervalMethod = "closed-form",
     seed: int = 0,
     name: str = "pools",
+    population: PromptPopulation = "like-these",
 ) -> Result:
     """Analyse pools: errors, exact laws, intervals, the paper's statements, advice.
 
@@ -246,6 +247,7 @@ def analyse(
             groups within prompts, and prompts for the advice.
         seed: The seed of all draws.
         name: The name in the rows of the tables.
+        population: As in `measure`.
 
     Raises:
         InputError: An argument is not usable; the message names it.
@@ -260,7 +262,7 @@ def analyse(
     completions = pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1]
     known = {
         "model": {"path": "arrays"},
-        "prompts": {"source": "arrays"},
+        "prompts": {"source": "arrays", "population": population},
         "pool": dict(zip(("reference", "replicate"), completions, strict=True)),
     }
     probe = parse_probe(known | _plain(asked), "analyse")
