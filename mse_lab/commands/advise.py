@@ -54,22 +54,16 @@ def add_arguments(parser: Parser) -> None:
     add_training(parser)
 
 
-def _find_probe(name: str, run: Path) -> str | None:
-    """Name a probe's results; None if the name is a run whose probe is not there."""
-    from mse_lab.config.probe_files import probe_file, probe_name
-
-    try:
-        return probe_name(probe_file(name, ROOT), ROOT)
-    except InputError:
-        if run.exists():
-            return None
-        raise
-
-
 def _find_results(name: str, arguments: Namespace) -> tuple[Path, str | None]:
     """Find the folder of a run; and the name of its probe, if there is one to measure."""
-    run = find_run(name)
-    probe = _find_probe(name, run)
+    from mse_lab.config.probe_files import probe_file, probe_name
+
+    run, probe = find_run(name), None
+    try:
+        probe = probe_name(probe_file(name, ROOT), ROOT)
+    except InputError:
+        if not run.exists():
+            raise
     if probe is not None and arguments.out != RESULTS:
         run = arguments.out / probe
     return run, probe

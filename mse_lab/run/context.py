@@ -80,14 +80,18 @@ def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
     return parse_probe(values | dict(settings), "measure")
 
 
-def _load_reward(reward: Any, probe: Probe) -> Reward:
-    if isinstance(reward, str):
-        return load_reward(reward, chat=probe.prompts.chat)
-    if isinstance(reward, UserReward):
-        return reward
-    if callable(reward):
-        return UserReward(reward, f"reward = {probe.reward}", chat=probe.prompts.chat)
-    raise InputError(f"reward = {shown(reward)}: give a name or a function")
+def _take_reward(given: Any, probe: Probe) -> tuple[Reward, dict[str, str]]:
+    """Take a reward by its name or as a function; also give its identity."""
+    chat = probe.prompts.chat
+    if isinstance(given, str):
+        reward = load_reward(given, chat=chat)
+        return reward, identify_reward(reward, given)
+    if not callable(given):
+        raise InputError(f"reward = {shown(given)}: give a name or a function")
+    own = {"reward": identify_function(given)}
+    if isinstance(given, UserReward):
+        return given, own
+    return UserReward(given, f"reward = {probe.reward}", chat=chat), own
 
 
 @contextmanager
@@ -110,15 +114,12 @@ def borrow_subject(
     if not hasattr(tokenizer, "decode"):
         raise InputError(f"tokenizer: {type(tokenizer).__name__}; give the model's")
     probe = _configure(model, reward, settings)
-    function, named = _load_reward(reward, probe), isinstance(reward, str)
-    rows = take_prompts(prompts, probe.prompts, answered=named)
+    rewarded = _take_reward(reward, probe)
+    rows = take_prompts(prompts, probe.prompts, answered=isinstance(reward, str))
     subject = Subject.of(
         probe,
         rows,
-        function,
-        identify_reward(function, reward)
-        if named
-        else {"reward": identify_function(reward)},
+        *rewarded,
         name=name or Path(_model_path(model)).name,
         results=None if folder is None else ResultsFolder(folder, START_OVER_IN_PYTHON),
     )

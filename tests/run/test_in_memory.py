@@ -214,7 +214,7 @@ def test_a_reward_gets_messages_in_a_chat(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     chat = {"prompts": {"source": "memory", "chat": True}, "model": {"path": "x"}}
     for reward in ("of_turns:reward", lambda completions: [len(completions[0])]):
-        rewarded = context._load_reward(reward, parse_probe(chat, "p"))
+        rewarded, _ = context._take_reward(reward, parse_probe(chat, "p"))
         assert rewarded("four", {}) == 1  # One message.
 
 
