@@ -337,7 +337,7 @@ class ExactTable(PromptTable):
         return _OneSample()
 
     def mean_products(self, left_P, right_P):
-        products_PP = self.products_PP + np.diag(self.gradient2_P)
+        products_PP = self.products_PP + np.diag(self.moments.gradient2)
         return np.array([left_P @ products_PP @ right_P / self.prompts**2])
 
     @property

@@ -95,7 +95,7 @@ class Aim(NamedTuple):
         """Take the aim of an estimator, by its slope and noise on each prompt."""
         mean_norm2 = table.mean_products(slope_P, slope_P)
         inner = table.mean_products(slope_P, np.ones_like(slope_P))
-        norm2_P = slope_P**2 * table.gradient2_P
+        norm2_P = slope_P**2 * table.moments.gradient2
         return cls.of_means(table, mean_norm2, inner, norm2_P, within_P, group_size)
 
     @classmethod

@@ -269,11 +269,6 @@ class PromptTable:
         return len(self.products_PP)
 
     @property
-    def gradient2_P(self) -> Floats:
-        """||g(x)||^2, unbiased."""
-        return self.moments.gradient2
-
-    @property
     def varied(self) -> int:
         """How many prompts have completions of different rewards."""
         return int((self.moments.variance > 0).sum())
@@ -288,7 +283,7 @@ class PromptTable:
     def mean_products(self, left_P: Floats, right_P: Floats) -> Floats:
         """<E left(X) g(X), E right(X) g(X)> of every sample of prompts, (S,)."""
         pairs = self.prompt_samples.mean_products(self.products_PP, left_P, right_P)
-        return self.with_squares(pairs, left_P * right_P * self.gradient2_P)
+        return self.with_squares(pairs, left_P * right_P * self.moments.gradient2)
 
     def with_squares(self, pairs: Floats, each_P: Floats) -> Floats:
         """Add to a mean over pairs, (S,), what each prompt adds with itself, if a set."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +42,8 @@ _POWERS = {one.name: 1 for one in fields(OnePoolMoments) if one.name != "given_b
 _POWERS |= {"gradient2": 2, "value_variance": 2, "learning": 2, "value_trials": 0}
 
 
-class _Figures(NamedTuple):
-    moments: OnePoolMoments
-    noise2: Floats  # Variance of the estimate of ||g||^2.
-
-
-def _figures_of(samples: Sequence[PromptSample]) -> _Figures:
+def _figures_of(samples: Sequence[PromptSample]) -> tuple[OnePoolMoments, Floats]:
+    """Give the moments of each block, and the variance of its estimate of ||g||^2."""
     shapes = defaultdict(list)
     for index, block in enumerate(samples):
         shapes[block.completions, block.differentiated].append(index)
@@ -59,7 +55,7 @@ def _figures_of(samples: Sequence[PromptSample]) -> _Figures:
         for name, values in moments.items():
             values[indices] = getattr(moments_of_shape, name)
         noise2[indices] = gradient_noise2(gradient_terms(stack))
-    return _Figures(OnePoolMoments(**moments), noise2)
+    return OnePoolMoments(**moments), noise2
 
 
 def _products_with_others(
@@ -115,11 +111,6 @@ class Samples:
         """Whether all rewards are 0 or 1."""
         return is_binary(np.concatenate(self.rewards))
 
-    @property
-    def reward_variance_P(self) -> Floats:
-        """Var(Z), unbiased."""
-        return self.moments.variance
-
     @cached_property
     def _flat(self) -> list[PromptSample]:
         return [one for blocks in self.blocks for one in blocks]
@@ -141,14 +132,14 @@ class Samples:
         )
 
     @cached_property
-    def _figures(self) -> _Figures:
+    def _figures(self) -> tuple[OnePoolMoments, Floats]:
         return _figures_of(self._flat)
 
     @cached_property
     def moments(self) -> OnePoolMoments:
         """Moments of each prompt, (P,)."""
         moments = {
-            name: self._over_blocks(getattr(self._figures.moments, name), power)
+            name: self._over_blocks(getattr(self._figures[0], name), power)
             for name, power in _POWERS.items()
         }
         moments["gradient2"] += self._between_blocks_P
@@ -222,4 +213,4 @@ class Samples:
     def gradient_noise_P(self) -> Floats:
         """Standard error of each ||g||^2 where scores are independent of rewards."""
         # With R equal blocks, the products between them included: a block's over R^2.
-        return np.sqrt(self._over_blocks(self._figures.noise2, 3))
+        return np.sqrt(self._over_blocks(self._figures[1], 3))

@@ -184,7 +184,7 @@ def test_where_an_estimator_points_by_hand():
     bias = 2 * (np.mean([1.125, 1.5625, 1.125]) - cosine2)
     assert found.cosine2[0] == pytest.approx(cosine2 - bias)
     assert found.cosine2[1:] == pytest.approx(np.array([1.125, 1.5625, 1.125]) - bias)
-    between = (slope**2 * table.gradient2_P).mean() - mean_norm2
+    between = (slope**2 * table.moments.gradient2).mean() - mean_norm2
     assert found.between[0] == pytest.approx(4 * max(between, 0))
     assert found.in_epochs.noise[:2] == pytest.approx((4 * 2.0, 4 * 1.5))
     assert found.signal[2] == pytest.approx(2.0 * 0.5 * gamma[0, 2])

@@ -22,7 +22,9 @@ from mse_lab.mse.reference_noise import (
     aggregate_norm2_error,
     covariance_square_trace,
     draw_reference_noise,
+    gradient2_of_all,
     product_spread,
+    replicates_with_reference,
 )
 from mse_lab.mse.replicates import measure_errors
 from simulated import DIMENSIONS, KINDS, Design, make_design
@@ -263,3 +265,16 @@ def test_the_variance_of_skewed_rewards_varies_as_their_fourth_moment_says():
     noise = draw_reference_noise(skewed, 8000, rng).rewards.variance
     m2, m4 = (((rewards - rewards.mean(-1, keepdims=True)) ** k).mean(-1) for k in (2, 4))
     np.testing.assert_allclose(noise.var(0), (m4 - m2**2) / 64, rtol=0.1)
+
+
+def test_products_that_are_not_known_are_left_out():
+    pools = make_design(np.random.default_rng(5), prompts=3).draw(
+        np.random.default_rng(6), 8, 2, 8
+    )
+    gram = pools.gram_PKGG.copy()
+    gram[1, :, 0, 1] = gram[1, :, 1, 0] = np.nan
+    norms_only = type(pools)(**vars(pools) | {"gram_PKGG": gram})
+    whole, left = gradient2_of_all(pools), gradient2_of_all(norms_only)
+    assert left[[0, 2]] == pytest.approx(whole[[0, 2]])
+    expected = 16 * pools.reference_product_P + 128 * replicates_with_reference(pools)
+    assert left[1] == pytest.approx(expected[1] / 144)
