@@ -86,24 +86,17 @@ def row_name(row: LadderRow) -> str:
     return f"{row.row}: {setting_name(row.estimator, row.group_size)}"
 
 
-def _cost(row: LadderRow) -> str:
-    """Write what a row costs over yours, shortly."""
-    return "1" if row.row == "yours" else times(row.cost, unit="", most_decimals=2)
-
-
-def _progress(made: Estimate) -> str:
-    """Write a share without its interval; not where ||g||^2 may be none."""
-    return share(made.value) if made.value > 0 else NONE
-
-
 def ladder_part(advice: Advice) -> Part:
     """Tabulate the ladder: costs over yours, and what a step makes of progress."""
     unit, at = unit_of(advice), advice.completions_per_step
     rows = []
     for row in ladder_rows(advice):
+        cost = times(row.cost, unit="", most_decimals=2)
         made = [one.progress for one in row.progress if at in (None, one[0])]
-        cells = [percent(one) if at else _progress(one) for one in made]
-        rows.append([row_name(row), _cost(row), *cells])
+        # Without its interval a share is not written where ||g||^2 may be none.
+        alone = [share(one.value) if one.value > 0 else NONE for one in made]
+        cells = [percent(one) for one in made] if at else alone
+        rows.append([row_name(row), "1" if row.row == "yours" else cost, *cells])
     columns = [f"{one[0]:,}" for one in advice.ladder[0].progress]
     says_m = any(row.lam for row in advice.ladder)
     heads = [M if says_m else "", "", *(["progress of a step"] if at else columns)]
