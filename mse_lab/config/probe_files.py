@@ -49,30 +49,15 @@ def _folders(root: Path) -> tuple[Path, Path]:
     return Path("probes"), root / "probes"
 
 
-def _is_probe(path: Path) -> bool:
-    try:
-        values = parse_yaml(read_text(path), str(path)) if path.is_file() else None
-    except InputError:
-        return False
-    return isinstance(values, dict) and {"model", "prompts"} <= values.keys()
-
-
-def probe_files(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of every probe.
-
-    They lie in `probes/` of the working folder, in the working folder itself, and in
-    `probes/` of the project; of two probes with the same name the first counts.
-    """
+def known_probes(root: Path) -> list[str]:
+    """Name the probes that may be meant, those where one works and the project's."""
     here, project = _folders(root)
-    files: dict[str, Path] = {}
-    for folder in (here, Path(), project):
-        # The working folder itself may hold YAML files of any kind.
-        probes = filter(_is_probe, folder.glob("*.yaml"))
-        for path in sorted(folder.rglob("*.yaml") if folder.name else probes):
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            if not name.startswith(f"{STUDIES}/"):
-                files.setdefault(name, path)
-    yield from files.items()
+    files = [
+        (folder, path) for folder in (here, project) for path in folder.rglob("*.yaml")
+    ]
+    files += [(Path(), path) for path in Path().glob("*.yaml")]
+    names = {path.relative_to(top).with_suffix("").as_posix() for top, path in files}
+    return sorted(name for name in names if not name.startswith((f"{STUDIES}/", ".")))
 
 
 def probe_file(name: str, root: Path) -> Path:
@@ -89,10 +74,9 @@ def probe_file(name: str, root: Path) -> Path:
                 return path
     if "\0" not in name and (remedy := way_from_checkpoint(Path(name))):
         raise InputError(f"no probe {shorten(name)}; {remedy}")
-    names = [name for name, _ in probe_files(root)]
-    remedy = (
-        nearest(name, names) if names else f"write one: {COMMAND_PREFIX} init MODEL PROMPTS"
-    )
+    remedy = f"write one: {COMMAND_PREFIX} init MODEL PROMPTS"
+    if names := known_probes(root):
+        remedy = nearest(name, names)
     raise InputError(f"no probe {shorten(name)}; {remedy}")
 
 

@@ -1,6 +1,5 @@
 """Files of probes, folders of checkpoints: found, read, changed by `--set`, or refused."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,10 @@ from mse_lab.config.probe_files import (
     assign,
     dump_probe,
     find_checkpoints,
+    known_probes,
     load_probe,
     parse_probe,
     probe_file,
-    probe_files,
     probe_name,
 )
 from mse_lab.errors import InputError
@@ -38,13 +37,12 @@ def root(tmp_path, monkeypatch):
 
 def test_a_probe_is_found_by_its_name_or_path(root):
     path = root / "probes/tiny/base.yaml"
-    assert [name for name, _ in probe_files(root)] == ["b", "tiny/base"]
+    assert known_probes(root) == ["b", "tiny/base"]
     assert probe_file("tiny/base", root) == probe_file(str(path), root) == path
     assert probe_name(path, root) == "tiny/base"
     assert probe_name(root / "elsewhere/mine.yaml", root) == "mine"
     with pytest.raises(InputError, match=r"no probe tiny/bse; did you mean tiny/base\?"):
         probe_file("tiny/bse", root)
-    assert list(probe_files(root / "nowhere")) == []
     with pytest.raises(InputError, match=r"no probe x; write one: .* init MODEL"):
         probe_file("x", root / "nowhere")
     for file in ("...yaml", "..yaml", "probes/...yaml"):
@@ -53,16 +51,11 @@ def test_a_probe_is_found_by_its_name_or_path(root):
 
 
 def test_what_lies_where_one_works_goes_before_the_project_s(root):
-    """What is no probe in the folder itself is left out."""
     write(Path("mine.yaml"), Path("probes/tiny/base.yaml"), Path("probes/more.yaml"))
-    Path("compose.yaml").write_text("services: {}\n")
-    Path("broken.yaml").write_text("model: [\n")
-    os.mkfifo("endless.yaml")
-    names = [name for name, _ in probe_files(root)]
-    assert names == ["more", "tiny/base", "mine", "b"]
-    for name, path in probe_files(root):
-        assert probe_file(name, root) == path
-        assert probe_name(path, root) == name
+    Path(".hidden.yaml").touch()
+    assert known_probes(root) == ["b", "mine", "more", "tiny/base"]
+    for name in known_probes(root):
+        assert probe_name(probe_file(name, root), root) == name
     assert probe_file("tiny/base", root) == Path("probes/tiny/base.yaml")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from log_makers import write_lines
-from mse_lab.config.probe_files import load_probe, probe_files
+from mse_lab.config.probe_files import known_probes, load_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward, try_reward
 from mse_lab.errors import InputError
@@ -27,7 +27,7 @@ def qwen(name):
     return load_probe(ROOT / f"probes/qwen/{name}.yaml")
 
 
-@pytest.mark.parametrize("name", [name for name, _ in probe_files(ROOT)])
+@pytest.mark.parametrize("name", known_probes(ROOT))
 def test_every_probe_is_valid(name):
     probe = load_probe(ROOT / f"probes/{name}.yaml")
     find_estimators(probe.estimators, probe.group_sizes, 2)
