@@ -62,6 +62,8 @@ def _is_misspelt(name: str, known: str) -> bool:
 
     >>> [_is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "stop")]
     [True, False, False]
+    >>> _is_misspelt("num_eval_epochs", "num_train_epochs")
+    False
     """
     match = difflib.SequenceMatcher(None, name, known, autojunk=False)
     apart = (

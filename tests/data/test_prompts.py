@@ -247,6 +247,7 @@ TRAINED = [
 
 def test_a_trainers_rows_are_the_same_every_time_and_no_first_ones():
     chosen = choose_prompts(TRAINED, 4, seed=0)
+    assert len(chosen) == 4
     assert chosen == choose_prompts(TRAINED, 4, seed=0)
     assert all(one.record == TRAINED[int(one.id)] for one in chosen)
     places = {
