@@ -52,9 +52,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(commands.add_parser(name, help=command.HELP))
-    # argparse takes an empty word for an option that is absent.
+    # argparse takes an empty word for an option that is absent, and `=--` for no value.
     for word in takewhile(lambda word: word != "--training", words):
-        if not word.strip() or (word.startswith("--") and word.endswith("=")):
+        if not word.strip() or (word.startswith("--") and word.endswith(("=", "=--"))):
             parser.error(f"{shorten(word)!r}: empty; give a value, or leave it out")
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         parser.error(f"no command {words[0]}; {nearest(words[0], [*COMMANDS])}")
