@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.data.location import Location
 from mse_lab.policy import sampling
-from mse_lab.policy.policy import Policy, load_policy
-from mse_lab.policy.stop_strings import StopStrings
+from mse_lab.policy.policy import Policy, StopStrings, load_policy
 
 SIZES = {
     "hidden_size": 16,

@@ -22,8 +22,8 @@ from mse_lab.policy.log_probabilities import (
     sum_over_tokens,
     token_log_probs,
 )
+from mse_lab.policy.policy import StopStrings
 from mse_lab.policy.sampling import draw_together, invert
-from mse_lab.policy.stop_strings import StopStrings
 from mse_lab.scores.score_block import score_block
 
 PROMPT, POSITIONS, VOCABULARY = [3, 4, 2], 3, 6
