@@ -30,10 +30,9 @@ from mse_lab.scores.module_hooks import (
     replaced_forward,
     tensors_in,
 )
+from mse_lab.scores.parameter_scores import reduce_factors, weighted_sum
 from mse_lab.scores.scoring_plan import find_plan
 from mse_lab.scores.sketches import Keeper
-from mse_lab.scores.tied_parameters import reduce_factors
-from mse_lab.scores.weighted_sum import weighted_sum
 
 
 class Weighted(NamedTuple):

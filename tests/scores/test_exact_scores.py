@@ -21,8 +21,8 @@ from mse_lab.scores import (
     factors,
     layer_rules,
     module_hooks,
+    parameter_scores,
     shared_prompt,
-    tied_parameters,
 )
 from mse_lab.scores.factors import Dense
 from mse_lab.scores.module_hooks import PassLayout
@@ -207,7 +207,7 @@ def unconnected(call, _, *rest, plain=module_hooks._expose):
     return plain(call, False, *rest)
 
 
-def untied(sums, outer, reference, plain=tied_parameters._reduce_rows):
+def untied(sums, outer, reference, plain=parameter_scores._reduce_rows):
     """Leave out the cross terms of both uses of a matrix."""
     return plain(sums, None, reference)
 
@@ -222,7 +222,7 @@ def without_bias(call, x, d, plain=layer_rules._CLOSED[torch.nn.Linear]):
     [
         ("qwen3_moe", PassLayout, "split", flipped),
         ("qwen3_moe", module_hooks, "_expose", unconnected),
-        ("gpt2", tied_parameters, "_reduce_rows", untied),
+        ("gpt2", parameter_scores, "_reduce_rows", untied),
         ("qwen2", layer_rules._CLOSED, torch.nn.Linear, without_bias),
     ],
     ids=["other rows", "results apart", "no cross terms", "no biases"],

@@ -11,8 +11,7 @@ from mse_lab.scores.factors import (
     RoutedProducts,
     RowSums,
 )
-from mse_lab.scores.tied_parameters import reduce_factors
-from mse_lab.scores.weighted_sum import weighted_sum
+from mse_lab.scores.parameter_scores import reduce_factors, weighted_sum
 from plain_scores import normal
 
 # Completions, tokens, rows and columns; fused experts, and slots of the tokens, two each.
