@@ -19,8 +19,13 @@ from mse_lab.records.records import PART, RECORD_NAMES, SYNONYMS, is_reward
 # The names of a record that a log has: not those of a run alone.
 NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]
 
-# Columns that may tell groups or prompts apart: example_id, uid, prompt_idx, taskId.
-_ID = re.compile(r"(?:(?:^|_)(?:id|uid|uuid|guid|idx|index|key|hash)|[a-z]I[dD])$")
+# Columns that may tell groups or prompts apart: example_id, QID, problem-idx, taskId.
+_ID = re.compile(r"(?:^|[\W_])(?:[a-z]?id|uuid|guid|idx|index|key|hash|number)$")
+# And those of a pass over the prompts, a model or a problem, of which a group has one.
+_ONE = re.compile(
+    r"(?:^|[\W_])(?:epoch|iter|iteration|step|round|seed|split|run|model|checkpoint|task|"
+    r"problem|question|example|item)$"
+)
 _WEIGHTED = re.compile(r"([-+0-9.eE]+)\*(.+)")
 
 # TRL's columns by the names of a record, and those that a reward function may have logged.
@@ -63,8 +68,8 @@ class Form:
 
     def possible_ids(self, names: Collection[str]) -> list[str]:
         """List the columns that may tell groups apart, and are not used."""
-        used = {*self.columns.values()}
-        ids = [name for name in names if _ID.search(name) and name not in used]
+        unused = [name for name in names if name not in {*self.columns.values()}]
+        ids = [name for name in unused if is_id(name) or _ONE.search(_in_words(name))]
         return [] if self.blocks else ids
 
     def added(self, names: Collection[str]) -> list[str]:
@@ -72,6 +77,20 @@ class Form:
         used = {*self.columns.values(), *_VERL.values(), *_VERL_OTHERS}
         parts = self.mixed and "reward" in self.columns
         return [name for name in names if parts and name not in used]
+
+
+def _in_words(name: str) -> str:
+    """Write a name in small letters, its words apart.
+
+    >>> _in_words("taskID"), _in_words("Problem-Id")
+    ('task_id', 'problem-id')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def is_id(name: str) -> bool:
+    """Whether a column is an id, by its name."""
+    return bool(_ID.search(_in_words(name)))
 
 
 def _tops(column: str) -> tuple[str, str]:

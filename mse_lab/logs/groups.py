@@ -17,6 +17,7 @@ import pandas as pd
 from mse_lab.arrays import Flags, Ints
 from mse_lab.errors import InputError, shorten, shown
 from mse_lab.logs.find_logs import Log
+from mse_lab.logs.forms import is_id
 from mse_lab.logs.read_logs import OTHER
 
 
@@ -113,14 +114,15 @@ def _refuse_split(groups: _Groups) -> None:
         groups.refuse(
             (count_K > 1) & (count_K < groups.size_K),
             f"with {count_K.max()} values of {name}",
-            f"--columns prompt_id={name} if it identifies a prompt, group={name} if a "
-            f"group, whatever its prompts, {groups.as_they_are} if neither",
+            f"--columns prompt_id={name} if it identifies a prompt, step={name} if a pass, "
+            f"group={name} if a group, whatever its prompts, {groups.as_they_are} if none",
         )
 
 
 def _refuse_joined(groups: _Groups) -> None:
     """Refuse groups of one, which an id would join, and any that a group's id would."""
-    ids, alone = groups.others, groups.size_K.max() == 1
+    ids = {column: name for column, name in groups.others.items() if is_id(name)}
+    alone = groups.size_K.max() == 1
     own = {"group": groups.log.form.columns["group"]} if "group" in groups.table else {}
     for column, name in (ids | own).items():
         joined = _by(groups.log, groups.table, [column, "step"])

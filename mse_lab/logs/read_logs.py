@@ -104,7 +104,8 @@ class _Reader:
             table[name] = self._hash(records[name], labelled=labelled)
         if "step" in records:
             table["step"] = records["step"].to_numpy(zero_copy_only=False)
-        for name in () if "group" in records else form.possible_ids([*rows.columns]):
+        used = "group" in self.log.given.columns
+        for name in () if used else form.possible_ids([*rows.columns]):
             texts = pa.array(map(repr, listed(rows.columns[name])), pa.string())
             table[OTHER + name] = self._hash(texts)
         return pd.DataFrame(table | dict(_numbers_of(rows, records)), copy=False)

@@ -223,6 +223,16 @@ REFUSED = {
         "480 completions, and there is no other"),
     "one text and an id": (lines("reward", "example_id=id", prompt=ONE_PROMPT), "",
         "with 60 values of example_id"),
+    "passes side by side": (lines("prompt", "reward", Epoch=lambda row: row["place"] // 4),
+        "", "with 2 values of Epoch: --columns .*, step=Epoch if a pass"),
+    "passes of a group's id": (
+        lines("prompt_id=id", "group=id", "reward", runID=lambda row: row["place"] % 2),
+        "", "with 2 values of runID",
+    ),
+    "a few texts and an id": (
+        lines("reward", "problem-ID=id", prompt=lambda row: f"{row['id'] // 20}"), "",
+        "has 160 completions, with 20 values of problem-ID",
+    ),
     "one text of two groups": (
         lines("reward", "step", prompt=lambda row: f"{max(row['id'], 1)}"), "",
             "has 16 completions, others 8",
