@@ -143,7 +143,7 @@ def _pairs(words: Sequence[str], where: str) -> list[tuple[str, list[str]]]:
     is_open = False
     for word in words:
         key, equals, value = word.partition("=")
-        if _is_override(word) or re.match(r"--?[A-Za-z_]", word):
+        if _is_override(word) or re.fullmatch(r"--?[A-Za-z_][\w.-]*", key):
             pairs.append((key.lstrip("-+").replace("-", "_"), [value] if equals else []))
             is_open = not equals
         elif is_open:
@@ -158,7 +158,8 @@ def _pairs(words: Sequence[str], where: str) -> list[tuple[str, list[str]]]:
 
 def _value_of(texts: Sequence[str], where: str) -> Any:
     """Read the words behind a name, none for a switch."""
-    if len(texts) == 1 and texts[0][:1] in ("[", "{"):  # A list or a mapping of Hydra's.
+    first, last = (texts[0][:1], texts[0][-1:]) if len(texts) == 1 else ("", "")
+    if first in ("[", "{") or (first in ("'", '"') and first == last):  # Hydra's.
         return parse_yaml(texts[0], where)
     values = [normal(text) for text in texts]
     return values if len(values) > 1 else values[0] if values else True

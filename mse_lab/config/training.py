@@ -64,7 +64,7 @@ class Setting:
         value = self.value(name)
         if not is_count(value):
             remedy = ", or --G" if name == self.table.size else ""
-            raise self.refuse(f"{name} = {shown(value)}: give a number above zero{remedy}")
+            raise self.refuse(f"{name} = {shown(value)}: give a whole number from 1{remedy}")
         return int(value)
 
     def say(self, names: Iterable[str], default: str = " by default") -> str:

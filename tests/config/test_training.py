@@ -39,6 +39,8 @@ FORMS = [
      "use_peft = True"),
     ("trl", "{num_generations: 8, per_device_train_batch_size: 8, output_dir: out, "
      "gradient_accumulation_steps: 4, reward_weights: [1, 1]}", 8, STD, 32, ""),
+    ("trl", "{num_generations: 8, neftune_noise_alpha: 5, max_tool_calling_iterations: 3}",
+     8, STD, None, "max_tool_calling_iterations = 3; neftune_noise_alpha = 5"),
     ("trl", "{num_generations: 8, use_vllm: true}", 8, STD, None,
      "vllm_importance_sampling_correction = True (default)"),
     # A section of another program is left alone.
@@ -51,6 +53,8 @@ FORMS = [
      "--loss_type=dr_grpo --reward_weights 1.0 0.5 --bf16 --no_use_vllm --use_vllm "
      "--no-vllm-importance-sampling-correction --report_to a b",
      6, CENTRED, None, "beta = 0.04; reward_weights = [1.0, 0.5]"),
+    ("verl", f"""algorithm.adv_estimator="'rloo'" {N}='"5"' """,
+     5, {"name": "grpo", "length": "token-batch"}, None, ""),
     ("verl", f"algorithm.adv_estimator=rloo {N}=5 trainer.logger='[\"console\"]' "
      "+trainer.val_before_train=False actor_rollout_ref.rollout.val_kwargs.n=2",
      5, {"name": "grpo", "length": "token-batch"}, None, ""),
@@ -268,7 +272,7 @@ REFUSED = [
      "loss_agg_mode = 'mean': verl takes no such"),
     ("verl", None, f"{N}=1 algorithm.adv_estimator=rloo_vectorized", "gives no gradient"),
     ("trl", "x.yaml", "num_generations: ${n}", "'${n}': a reference; give the file with v"),
-    ("trl", "x.yaml", "num_generations: 8.5", "8.5: give a number above zero"),
+    ("trl", "x.yaml", "num_generations: 8.5", "8.5: give a whole number from 1"),
     ("trl", "x.yaml", "num_generations: 1", "TRL takes 2 or more"),
     ("trl", "x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "= 0: give"),
     ("trl", "x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
@@ -281,6 +285,7 @@ REFUSED = [
     ("trl", None, "", "no words"),
     ("trl", None, "train.py --num_generations 8", "'train.py' is neither key=value nor --"),
     ("trl", None, "--num_generations 8 16", "[8, 16]: takes one value"),
+    ("trl", None, "'--num_generations 8 --beta 1'", "is neither key=value nor --key value"),
     ("trl", None, "--rlhf_type grpo --num_generations 8", "of ms-swift, which is not"),
     ("trl", None, "--n-samples-per-prompt 8 --num-rollout 3", "SkyRL or slime, which"),
     ("verl", None, "+trainer.nnodes=1", f"no {N}, the group size of ver"),
