@@ -43,7 +43,15 @@ from mse_lab.records.records import (
     is_reward,
     read_records,
 )
-from mse_lab.records.rows import Faults, Rows, frame_rows, listed, read_rows, reading_rows
+from mse_lab.records.rows import (
+    ColumnValues,
+    Faults,
+    Rows,
+    frame_rows,
+    listed,
+    read_rows,
+    reading_rows,
+)
 
 # A folder that is copied has files of nearly one time, in any order.
 SECONDS_OF_A_COPY = 600
@@ -108,7 +116,11 @@ class _Reader:
         for name in () if used else form.possible_ids([*rows.columns]):
             texts = pa.array(map(repr, listed(rows.columns[name])), pa.string())
             table[OTHER + name] = self._hash(texts)
-        return pd.DataFrame(table | dict(_numbers_of(rows, records)), copy=False)
+        table |= _numbers_of(rows, records)
+        if "completion" in records:
+            given = find_column(rows, form.columns["completion"]) or ()
+            table["characters"] = _characters(given, records["completion"])
+        return pd.DataFrame(table, copy=False)
 
     def _hash(self, names: pa.Array, *, labelled: bool = False) -> NDArray[Any]:
         """Hash names, NaN for none; keep what a reader sees of a hash."""
@@ -244,8 +256,6 @@ def _numbers_of(
     for name, values in columns.items():
         if name in ("advantage", "truncated") or is_reward(name):
             yield name, _floats(values.cast(pa.float64()))
-    if "completion" in columns:
-        yield "characters", _floats(pc.utf8_length(columns["completion"]))
     contents = columns.get("token_ids", columns.get("completion"))
     if contents is not None:
         yield "content", _hashes(contents)
@@ -254,6 +264,21 @@ def _numbers_of(
         yield "length", _floats(lengths)
     if {"log_probs", "engine_log_probs"} <= columns.keys():
         yield from _compare(rows, columns).items()
+
+
+def _characters(given: ColumnValues, texts: pa.Array) -> Floats:
+    """Count the characters of texts, of messages those of the policy's turns; else NaN."""
+    lengths = _floats(pc.utf8_length(texts))
+    if isinstance(given, pa.Array) and not pa.types.is_nested(given.type):
+        return lengths
+    for at, turns in enumerate(listed(given)):
+        if isinstance(turns, list | Mapping):
+            try:
+                said = [one["content"] for one in turns if one["role"] == "assistant"]
+                lengths[at] = len("".join(said)) if said else np.nan
+            except (LookupError, TypeError):
+                lengths[at] = np.nan
+    return lengths
 
 
 def _hashes(contents: pa.Array) -> Floats:
