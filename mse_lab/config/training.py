@@ -63,8 +63,8 @@ class Setting:
         """Give a setting that is a whole number from 1."""
         value = self.value(name)
         if not is_count(value):
-            remedy = ", or --G" if name == self.table.size else ""
-            raise self.refuse(f"{name} = {shown(value)}: give a whole number from 1{remedy}")
+            other = ", or --G" if name == self.table.size else ""
+            raise self.refuse(f"{name} = {shown(value)}: give a whole number from 1{other}")
         return int(value)
 
     def say(self, names: Iterable[str], default: str = " by default") -> str:

@@ -169,10 +169,10 @@ def test_lengths_are_the_policys_tokens_or_else_characters(tmp_path):
     assert (unit, lengths.tolist()) == ("characters", [2, 4])
     turns = [{"role": "assistant", "content": "12"}, {"role": "tool", "content": "9"}]
     spoken = [{"prompt_id": "a", "reward": 1, "completion": turns}]
-    assert summarise(tmp_path, spoken).lengths[1].tolist() == [2]
+    assert summarise(tmp_path, spoken).groups.lengths[1].tolist() == [2]
     call = [{"role": "assistant", "content": None, "tool_calls": []}]
     silent = [*spoken, {"prompt_id": "a", "reward": 1, "completion": call}]
-    assert summarise(tmp_path, silent).lengths is None
+    assert summarise(tmp_path, silent).groups.lengths is None
     alone = summarise(tmp_path, groups_of([0, 1]))
     assert (alone.groups.lengths, alone.groups.cut_N) == (None, None)
     assert "duplicates" not in alone.numbers
