@@ -110,6 +110,9 @@ def test_kept_as_data_and_read_again(known, tmp_path):
         assert again.as_dict() == one.as_dict()
         assert again.best == pytest.approx(one.best, rel=1e-4)
         assert again.num_generations == one.set_to
+    sizes = {found.setting.group_size, found.set_row.group_size}
+    assert found.set_row.row == "trainer"
+    assert {one.group_size for one in found.progress} == sizes
     path.write_text(path.read_text().replace('"set_to"', '"set_too"'))
     with pytest.raises(InputError, match=r"advice\.json: damaged \(.*set_to"):
         restore_advice(path)
