@@ -23,10 +23,7 @@ from numpy.typing import ArrayLike
 
 from mse_lab.arrays import Floats
 from mse_lab.errors import InputError
-from mse_lab.results.files import write_bytes
-
-# Who has made a figure: the library would write its version.
-MAKER = "mse_lab, how far is the policy gradient"
+from mse_lab.results.files import MAKER, write_output
 
 FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
 
@@ -186,4 +183,4 @@ def save_figure(compose: Callable[[], Figure], output: Path, *, dark: bool = Fal
         raise InputError(
             f"{output}: the suffix must be one of {', '.join(FIGURE_SUFFIXES)}"
         )
-    write_bytes(output, figure_bytes(compose, kind.removeprefix("."), dark=dark))
+    write_output(output, figure_bytes(compose, kind.removeprefix("."), dark=dark))

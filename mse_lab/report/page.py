@@ -27,7 +27,7 @@ from mse_lab.report.rendering import Part, as_page
 from mse_lab.report.run_screen import ratio_part
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import summary
-from mse_lab.results.files import write_bytes
+from mse_lab.results.files import write_output
 from mse_lab.results.finished_run import read_probe, read_run
 from mse_lab.results.folder import ResultsFolder
 
@@ -103,4 +103,4 @@ def write_report(folders: Sequence[Path], output: Path, first: Sequence[str] = (
     runs = list(map(read_run, folders))
     parts = [Part(sentences=first), *_parts(folders, runs)]
     page = as_page(f"{TITLE} {', '.join(run.name for run in runs)}", parts)
-    write_bytes(output, page.encode())
+    write_output(output, page.encode())

@@ -1,9 +1,13 @@
-"""Files: each is written whole or not at all, and a damaged one is refused in one line."""
+"""Files: each is written whole or not at all, and a damaged one is refused in one line.
+
+A kill leaves no half of a file, and nothing that somebody else wrote is written over.
+"""
 
 import io
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +19,26 @@ import numpy as np
 from mse_lab.arrays import Arrays
 from mse_lab.console import writing
 from mse_lab.errors import InputError, in_short
+
+# Who has made a figure: what `report.drawing` writes into its metadata, which all kinds of
+# files that it draws have at their beginning or end.
+MAKER = "mse_lab, how far is the policy gradient"
+_OUR_MARKS = (MAKER.encode(), b"<title>How far is the policy gradient")
+_READ_BYTES = 4096
+
+# How `advice.json` and `claims.csv` begin.
+_BEGINNINGS = re.compile(rb'\{\s*"name": "[^"]*",\s*"prompts": \d|statement,kind,run,')
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file that others may have, too, was made here; a link is somebody's."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begins = file.read(_READ_BYTES)
+        file.seek(max(0, path.stat().st_size - _READ_BYTES))
+        ends = begins + file.read()
+    return bool(_BEGINNINGS.match(begins)) or any(mark in ends for mark in _OUR_MARKS)
 
 
 def vanished(folder: Path) -> InputError:
@@ -49,6 +73,13 @@ def open_intact(path: Path, remedy: str) -> Iterator[BinaryIO]:
     # Parsers raise all kinds of errors on a damaged file, MemoryError among them.
     except Exception as error:
         raise InputError(f"{path}: damaged ({in_short(error)}); {remedy}") from None
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write what a command makes; somebody's own file of that name is left alone."""
+    if (path.exists() or path.is_symlink()) and not is_ours(path):
+        raise InputError(f"{path}: is somebody's own, and is not written over; move it")
+    write_bytes(path, content)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -33,7 +33,15 @@ from mse_lab.data.identity import UNKNOWN_IDENTITY
 from mse_lab.errors import InputError
 from mse_lab.records.plain_text import parse_yaml
 from mse_lab.results.checks import Checks
-from mse_lab.results.files import encode, open_intact, remove, write_bytes, write_file
+from mse_lab.results.files import (
+    encode,
+    is_ours,
+    open_intact,
+    remove,
+    write_bytes,
+    write_file,
+    write_output,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +62,14 @@ REPAIR = f"{COMMAND_PREFIX} run PROBE makes it again from pools.npz"
 
 # Columns that stay texts, even where they look like numbers or like missing ones.
 TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
+
+
+# What commands make of a run, which somebody may have, too.
+MADE = (
+    *("advice.json", "claims.csv", "report.html"),
+    *("figure4.png", "figure4.pdf", "phase.png", "phase.pdf"),
+    *("ladder.png", "ladder.pdf"),
+)
 
 
 def read_whole_text(file: BinaryIO) -> str:
@@ -218,13 +234,22 @@ class ResultsFolder:
 
     def write(self, name: str, content: Any) -> None:
         """Write a table, JSON, arrays or a text, by the name's suffix."""
-        write_file(self.file(name), content)
+        if name in MADE:
+            write_output(self.file(name), encode(name, content))
+        else:
+            write_file(self.file(name), content)
 
     def clear(self) -> None:
         """Remove the files of an earlier run, and nothing else in the folder."""
         self.drop_shards()
-        for name in sorted([*READERS, "advice.json"], key=MARK.__eq__):
+        self._remove_made()
+        for name in sorted(READERS, key=MARK.__eq__):
             remove(self.file(name))
+
+    def _remove_made(self) -> None:
+        """Remove what commands have made of a run."""
+        for path in filter(is_ours, map(self.file, MADE)):
+            remove(path)
 
     def refuse_foreign(self) -> None:
         """Refuse a folder that is no run's if a run would overwrite a file in it."""
@@ -276,7 +301,7 @@ class ResultsFolder:
         the advice on them; without any it may be on another run, and would be read.
         """
         if not self.is_begun():
-            remove(self.file("advice.json"))
+            self._remove_made()
         if not self.has_tables():
             self.write(MARK, dict(identity))
         self.write("config.yaml", dump_probe(probe))
