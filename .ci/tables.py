@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -24,12 +23,10 @@ import training_tables  # noqa: F401 (its tables are kept by their names)
 from table_cells import RESULTS, ROOT, TABLES, Row, interval, read, table
 
 from mse_lab.answers.statements import judge_runs
-from mse_lab.config.probe_files import parse_probe
 from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.loss import find_aims
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.results.finished_run import read_run
-from mse_lab.results.tables import restore_moments
 
 FORMS = {
     "base": "`base`: sums behind the paper's instruction",
@@ -65,7 +62,7 @@ def claims_of_runs() -> Iterable[Row]:
     found: dict[tuple[str, str], Counter[str]] = {}
     for claim in claims:
         if claim.group_size is None and claim.verdict != "not tested":
-            key = claim.statement, claim.about.short
+            key = claim.statement.partition(" (")[0], claim.about.short
             found.setdefault(key, Counter())[claim.verdict] += 1
     for (name, says), counts in found.items():
         against = set(counts) - {"holds", "undecided"}
@@ -93,15 +90,8 @@ def small_ratios() -> Iterable[Row]:
 
 
 def prompts_of(run: str) -> PromptTable:
-    """Read a run's prompts from its tables: no pools are needed."""
-    folder = RESULTS / run
-    probe = parse_probe(yaml.safe_load((folder / "config.yaml").read_text("utf-8")), run)
-    prompts = read(f"{run}/prompts.csv")
-    moments = restore_moments(prompts, probe.pool.reference)
-    c1 = json.loads((folder / "advice.json").read_text("utf-8"))["c1"]["value"]
-    products_PP = np.full((len(prompts),) * 2, moments.gradient2.mean() - c1)
-    np.fill_diagonal(products_PP, 0.0)
-    return PromptTable(moments, products_PP, np.zeros(len(prompts)), binary=True)
+    """Read a run's prompts."""
+    return read_run(RESULTS / run).table
 
 
 @table
