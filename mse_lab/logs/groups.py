@@ -20,6 +20,8 @@ from mse_lab.logs.find_logs import Log
 from mse_lab.logs.forms import is_id
 from mse_lab.logs.read_logs import OTHER
 
+_NONE = pd.Series(dtype=int)
+
 
 def largest_mode(sizes: Ints) -> int:
     """The commonest size; of several, the largest."""
@@ -164,6 +166,12 @@ def _refuse_unlike(groups: _Groups) -> None:
     groups.refuse(unlike_K, f"others {size_K[np.argmax(short_K)]}", remedy)
 
 
+def _tells_groups(table: pd.DataFrame) -> bool:
+    """Whether there are groups by their own column; one for several prompts tells none."""
+    several = [name for name in ("group", "prompt") if table.get(name, _NONE).nunique() > 1]
+    return "group" in table and several != ["prompt"]
+
+
 def _cut(groups: _Groups, size: int) -> _Groups:
     """Cut groups into blocks of a size, in the order of their completions."""
     odd_K = groups.size_K % size != 0
@@ -211,7 +219,7 @@ def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     else:
         _refuse_again(groups)
     _refuse_split(groups)
-    if group_size is None and "group" not in table:
+    if group_size is None and not (by_user or _tells_groups(table)):
         _refuse_unlike(groups)
     if group_size is None and not by_user:
         _refuse_joined(groups)

@@ -237,6 +237,10 @@ REFUSED = {
         lines("reward", "step", prompt=lambda row: f"{max(row['id'], 1)}"), "",
             "has 16 completions, others 8",
     ),
+    "one group of all texts, two alike": (
+        lines("reward", prompt=lambda row: f"{max(row['id'], 1)}", group=1), "",
+            "has 16 completions, others 8",
+    ),
     "an id that is drawn again": (lines("reward", prompt_id=lambda row: row["id"] % 12), "",
         "prompt '0' comes again after another: a file that was appended to"),
     "a text that is drawn again": (lines("reward", prompt=lambda row: f"{row['id'] % 12}"),
