@@ -253,24 +253,27 @@ def analyse(
         InputError: An argument is not usable; the message names it.
     """
     pools = Pools.from_arrays(arrays)
-    asked = {
-        "group_sizes": group_sizes,
-        "estimators": estimators,
-        "interval": {"level": level, "resamples": resamples, "method": method},
-        "seed": seed,
-    }
+    asked: dict[str, Any] = _plain(
+        {
+            "group_sizes": group_sizes,
+            "estimators": estimators,
+            "interval": {"level": level, "resamples": resamples, "method": method},
+            "seed": seed,
+        }
+    )
+    sizes, largest = asked["group_sizes"], pools.largest_group
+    for size in sizes if isinstance(sizes, list) else ():
+        if isinstance(size, int) and size > 0 and largest % size:
+            raise InputError(
+                f"group_sizes: {size} does not divide the {largest} completions of a block"
+            )
     completions = pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1]
     known = {
         "model": {"path": "arrays"},
         "prompts": {"source": "arrays", "population": population},
         "pool": dict(zip(("reference", "replicate"), completions, strict=True)),
     }
-    probe = parse_probe(known | _plain(asked), "analyse")
-    if (largest := pools.largest_group) % probe.largest_group:
-        raise InputError(
-            f"group_sizes: {probe.largest_group} does not divide the {largest} completions "
-            "of a block"
-        )
+    probe = parse_probe(known | asked, "analyse")
     described = pd.DataFrame(
         {
             "prompt": [str(index) for index in range(pools.prompts)],
