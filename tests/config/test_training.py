@@ -9,7 +9,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-import yaml
 from fuzzing import CASES
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -478,27 +477,3 @@ def test_verls_batch_by_its_own_rules(size, mini, times, gpus, dynamic, other):
     assert (again.group_size, again.completions_per_step) == (other, change[1])
     if fits(found, other):
         assert change[1] == found.completions_per_step
-
-
-KEYS = ["num_generations", "Num_generations", "beta", "n", "trl", "rollout", "loss_type"]
-TREES = st.recursive(
-    st.one_of(st.integers(-2, 20), st.sampled_from(["8", "x", "", None, True, 1.5, "1e1"])),
-    lambda inner: st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@given(TREES, st.sampled_from(["", "beta: 1", "num_generations: 4", "-", "}", "&a", "#"]))
-@CASES
-def test_a_mutated_file_is_read_right_or_refused(tmp_path, tree, more):
-    """Right is what PyYAML and a look at its place say."""
-    path = tmp_path / "mine.yaml"
-    text = yaml.safe_dump(tree) if tree else ""
-    path.write_text(f"{text}{more}\n")
-    try:
-        found = read_training({"config": str(path)})
-    except InputError:
-        return
-    values = yaml.safe_load(path.read_text())
-    assert found.group_size == int(values.get("num_generations", 8)) > 1
-    assert (not values.get("beta")) == ("beta" not in str(found.uncounted))

@@ -1,4 +1,4 @@
-"""Whole files of settings, as TRL and verl write them: each is read, and none is refused.
+"""Whole files of settings, as TRL and verl write them: each is read; a mutated one, or not.
 
 TRL's are made by its own classes. verl's have every name that its generated configurations
 have, with references between them, and what a training sets; each in the forms that the
@@ -11,9 +11,13 @@ from itertools import product
 
 import pytest
 import yaml
+from fuzzing import CASES
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import read_training
+from mse_lab.errors import InputError
 
 LOO, STD = {"name": "grpo"}, {"name": "grpo-std"}
 CENTRED, BATCH = {"name": "centred"}, {"name": "batch-std"}
@@ -125,3 +129,27 @@ def test_verls_resolved_configuration(weights, engine, tmp_path):
     again = read_training(words)
     assert (again.group_size, again.estimator) == (found.group_size, found.estimator)
     assert again.named == found.named
+
+
+KEYS = ["num_generations", "Num_generations", "beta", "n", "trl", "rollout", "loss_type"]
+TREES = st.recursive(
+    st.one_of(st.integers(-2, 20), st.sampled_from(["8", "x", "", None, True, 1.5, "1e1"])),
+    lambda inner: st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(TREES, st.sampled_from(["", "beta: 1", "num_generations: 4", "-", "}", "&a", "#"]))
+@CASES
+def test_a_mutated_file_is_read_right_or_refused(tmp_path, tree, more):
+    """Right is what PyYAML and a look at its place say."""
+    path = tmp_path / "mine.yaml"
+    text = yaml.safe_dump(tree) if tree else ""
+    path.write_text(f"{text}{more}\n")
+    try:
+        found = read_training({"config": str(path)})
+    except InputError:
+        return
+    values = yaml.safe_load(path.read_text())
+    assert found.group_size == int(values.get("num_generations", 8)) > 1
+    assert (not values.get("beta")) == ("beta" not in str(found.uncounted))
