@@ -230,7 +230,7 @@ def sample_until(
         line.write(subject.first_prompt)
         blocks = chain.from_iterable(possible[-1].items(order))
         kept = kept_bytes(subject.policy.size, (end - start for _, start, end in blocks))
-        kept_most = ByteSize(kept).human_readable(decimal=True)
+        kept_most = ByteSize(kept).human_readable(decimal=True, separator=" ")
         ends = f"drawing ends with the verdict, or at {most:,} completions"
         line.write(lambda: [f"{ends}, {kept_most} of scores at most"])
         lengths = list(map(len, subject.tokens))

@@ -384,7 +384,7 @@ def plan_memory(
     memory = Memory(budget, footprint, group, most, missing)
     if wanted is not None and not memory.fits:
         least, more = (
-            ByteSize(count).human_readable(decimal=True)
+            ByteSize(count).human_readable(decimal=True, separator=" ")
             for count in (footprint.weights + 3 * footprint.gradient, footprint.kept)
         )
         raise InputError(

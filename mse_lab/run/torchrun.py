@@ -212,7 +212,7 @@ def join(say: Callable[[str], None]) -> Iterator[TorchrunProcesses]:
             say("a process was lost; the same command goes on from here")
         raise SystemExit(INTERRUPTED) from None
     except BaseException as error:
-        # Nothing above catches it in these processes; see `process.exit_status_of`.
+        # Nothing above catches it in these processes; see `console.exit_status_of`.
         end = ending(error)
         processes.complain(say, end)
         raise SystemExit(end.status) from None
