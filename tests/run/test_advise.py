@@ -190,7 +190,7 @@ def test_the_first_prompt_is_shown_as_the_model_gets_it(measure, capsys):
     said = capsys.readouterr().err
     assert re.search(r"^first prompt, \S+, as the model gets it: '.+'$", said, re.M)
     assert re.search(r"^rewards: 1 for its reference answer '\d', 0 for '\d'$", said, re.M)
-    most = r"^drawing ends .*, or at 1,355 completions, \S+[KM]B of scores at most$"
+    most = r"^drawing ends .*, or at 1,355 completions, \S+ [KM]B of scores at most$"
     assert re.search(most, said, re.M)
 
 
