@@ -4,11 +4,14 @@ A line or row of the file is a record of a completion (`records/records.py`), re
 `rollouts` reads it; `probes/README.md` says what a run makes of it. The log-probabilities
 of masked tokens do not count. All lines have the same names; others are ignored.
 
+A text may be the one message of a chat's answer, as TRL logs it.
+
 If lines do not name their pool, the first completions of a prompt, in the order of the
 file, are its reference pool and the next ones its replicates.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +24,8 @@ from mse_lab.config.schema import Probe
 from mse_lab.data.prompts import Prompt
 from mse_lab.errors import InputError, shown
 from mse_lab.records.plain_text import STARTS, local_path, reading
-from mse_lab.records.records import SYNONYMS, read_records
-from mse_lab.records.rows import Faults, Rows, listed, read_rows
+from mse_lab.records.records import own_columns, read_records
+from mse_lab.records.rows import ColumnValues, Faults, Rows, listed, read_rows
 
 POOLS = ("reference", "replicate")
 
@@ -31,6 +34,9 @@ KINDS: dict[str, Any] = {
     **{"token_ids": np.int64, "mask": np.bool_},
     **{"log_probs": np.float64, "engine_log_probs": np.float64},
 }
+
+# Messages that a table, which has no lists, holds as a text.
+_WRITTEN_CHAT = re.compile(r"\s*\[\s*\{\s*(['\"])(?:role|content)\1\s*:")
 
 # The names that all lines have, or none; and those of a record that are read.
 SAME = ("pool", *KINDS)
@@ -97,17 +103,52 @@ class Line:
 
 def _columns(names: Iterable[str]) -> dict[str, str]:
     """Give the columns that are read, by the names of a record."""
-    by_name = {SYNONYMS.get(name, name): name for name in names}
-    return {name: column for name, column in by_name.items() if name in READ}
+    return {ours: one for ours, one in own_columns(names).items() if ours in READ}
+
+
+def _text_of(value: Any) -> str | None:
+    """Give the text that was drawn, or fail: of a chat the one answer without a tool call.
+
+    >>> _text_of([{"role": "assistant", "content": "8", "tool_calls": None}])
+    '8'
+    """
+    match value:
+        case [{"role": "assistant", "content": str(text), **odd}] if not any(odd.values()):
+            value = text
+    if value is None or value != value:
+        return None
+    if not isinstance(value, str) or _WRITTEN_CHAT.match(value):
+        raise ValueError
+    value.encode()  # Half a character is none.
+    return value
+
+
+def _texts_of(rows: Rows, column: str, tokens: ColumnValues) -> list[str | None]:
+    """Read texts exactly; those of lines that have tokens, too, do not count."""
+    counts = [one is None for one in listed(tokens)] or [True] * len(rows.numbers)
+    texts = list[str | None]()
+    for at, value in enumerate(listed(rows.columns[column])):
+        try:
+            texts.append(_text_of(value) if counts[at] else None)
+        except ValueError:
+            raise InputError(
+                f"{rows.place(at)}: {column} = {shown(value)}: give the text that was "
+                "drawn, of a chat as one message, [{'role': 'assistant', 'content': '...'}]"
+                ", of several turns as tokens with a mask"
+            ) from None
+    return texts
 
 
 def lines_of(rows: Rows) -> list[Line]:
     """Read rows as lines; of log-probabilities a sum may stand for the list."""
-    names = _columns(rows.columns)
+    names, columns = _columns(rows.columns), dict(rows.columns)
+    if (text := names.get("completion")) is not None:
+        tokens = columns.get(names.get("token_ids", ""), ())
+        columns[text] = _texts_of(rows, text, tokens)
     of_each = listed(rows.columns.get("log_probs", ()))
     if "log_probs" in names and not any(isinstance(one, list) for one in of_each):
         names["log_prob"] = names.pop("log_probs")
-    records = read_records(rows, names)
+    records = read_records(rows._replace(columns=columns), names)
     columns = {name: array.to_pylist() for name, array in records.items()}
     texts = columns.pop("prompt", [None] * len(rows.numbers))
     ids = columns.pop("prompt_id", texts)

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.records.records import PART, RECORD_NAMES, SYNONYMS, is_reward
+from mse_lab.records.records import (
+    PART,
+    RECORD_NAMES,
+    SYNONYMS,
+    is_reward,
+    own_columns,
+)
 
 # The names of a record that a log has: not those of a run alone.
 NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]
@@ -147,16 +153,6 @@ def _verl(names: Collection[str]) -> Form | None:
     return Form("verl", columns, mixed=True, outcome="acc")
 
 
-def _rows(names: Collection[str]) -> Form:
-    """A record's own names; a synonym where it is the only one."""
-    columns = {name: name for name in NAMES if name in names}
-    for ours in {*SYNONYMS.values()} - {*columns}:
-        theirs = [name for name in names if SYNONYMS.get(name) == ours]
-        if len(theirs) == 1:
-            columns[ours] = theirs[0]
-    return Form("rows", columns)
-
-
 def recognise(
     where: str,
     types: Mapping[str, pa.DataType],
@@ -181,7 +177,8 @@ def recognise(
             "completions, or name another file"
         )
     trl = _trl(where, types, functions, named=given.rewards)
-    form = trl or _verl(types) or _rows(types)
+    own = {ours: one for ours, one in own_columns(types).items() if ours in NAMES}
+    form = trl or _verl(types) or Form("rows", own)
     has = f"its columns are {shorten(', '.join(types), 200)}"
     for column in given.columns.values():
         if not {*_tops(column)} & {*types}:

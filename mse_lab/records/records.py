@@ -18,7 +18,7 @@ completion: a list of rewards is refused.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -204,6 +204,19 @@ def find_column(rows: Rows, name: str) -> ColumnValues | None:
     if not keys or top not in rows.columns:
         return None
     return [reduce(step_into, keys, value) for value in listed(rows.columns[top])]
+
+
+def own_columns(names: Iterable[str]) -> dict[str, str]:
+    """Give the columns that have a record's names; a synonym where it is the only one.
+
+    >>> own_columns(["prompt", "tokens", "text", "output"])
+    {'prompt': 'prompt', 'token_ids': 'tokens'}
+    """
+    known = {name: name for name in names if name in RECORD_NAMES}
+    synonyms = {name: SYNONYMS[name] for name in names if name in SYNONYMS}
+    given = [*known, *synonyms.values()]
+    only = {ours: name for name, ours in synonyms.items() if given.count(ours) == 1}
+    return known | only
 
 
 def is_reward(name: str) -> bool:

@@ -48,6 +48,11 @@ def read(policy=None, **keys):
     return tokens.tolist(), line.mask, line.policy_log_prob
 
 
+def chat(content, role="assistant", **more):
+    """The messages of an answer in a chat, as TRL logs it."""
+    return [{"role": role, "content": content, **more}]
+
+
 REFUSED = {
     "no prompt": ({"prompt": None, "tokens": [1]}, "prompt is missing"),
     "no tokens": ({"ids": [1]}, "neither tokens nor text"),
@@ -74,6 +79,18 @@ REFUSED = {
     "null": ({"tokens": [3, 1], "log_probs": [-0.5, None]}, "log_probs"),
     "NaN": ({"tokens": [3, 1], "log_probs": [-0.5, float("nan")]}, "log_probs"),
     "engine: few": ({"tokens": [3, 1], "engine_log_probs": [-1]}, "1 entries for 2"),
+    "a number": ({"text": 8}, "text = 8: give the text that was drawn"),
+    "a flag": ({"text": True}, "text = True: give the text that was drawn"),
+    "a mapping": ({"text": {"content": "8"}}, "text = {'content': '8'}: give the text"),
+    "one of the user": ({"text": chat("8", "user")}, "give the text that was drawn, of"),
+    "two messages": ({"text": chat("8") * 2}, "of several turns as tokens with a mask"),
+    "a tool's call": ({"text": chat("8", tool_calls=[{"name": "add"}])}, "'tool_calls'"),
+    "content in parts": ({"text": chat([{"type": "text", "text": "8"}])}, "give the text"),
+    "no message": ({"text": []}, "text = []: give the text that was drawn"),
+    "written out": ({"text": str(chat("8"))}, "give the text that was drawn"),
+    "as JSON": ({"text": json.dumps(chat("8"))}, "give the text that was drawn"),
+    "half a character": ({"text": "\ud800"}, "give the text that was drawn"),
+    "two texts": ({"text": "8", "output": "9"}, "neither tokens nor text"),
     "engine: sum": ({"tokens": [3, 1], "engine_log_probs": -1.5}, "give a list of log"),
 }
 
@@ -136,6 +153,8 @@ def test_texts_are_ended_where_they_are_short_and_not_cut(write_probe, tmp_path)
 
     texts = ("", "3", "3 1", "3 <end>")
     assert [*map(tokens_of, texts)] == [[0], [3, 0], [3, 1], [3, 0]]
+    messages = [*map(chat, texts), chat("3", tool_calls=None)]
+    assert [*map(tokens_of, messages)] == [[0], [3, 0], [3, 1], [3, 0], [3, 0]]
     cut = [tokens_of(text, truncated=True) for text in ("3", "3 1", "1 2 3")]
     assert cut == [[3], [3, 1], [1, 2]]
     with pytest.raises(InputError, match=r"3 tokens, and sampling.*give tokens"):
