@@ -73,7 +73,7 @@ class Advice:
     verdict: Verdict  # Whether to keep the group size in use.
     set_to: int  # The size to type: the one in use unless the verdict is `change`.
     baseline: SetBaseline | None  # And the baseline, None for your own loss.
-    unless_one_in: int | None  # A keep holds unless one prompt in so many is unlike these.
+    unless_one_in: int | None  # It holds unless one prompt in so many is unlike these.
     asks_batch: bool  # Whether it would be a verdict, were N known to be small.
     of_loss: bool  # Whether this is about the user's own loss, else about GRPO-type.
     steps_saved: Estimate | None  # Share of steps that it saves at N; None: unknown.

@@ -16,7 +16,7 @@ are a set, those of `two_stage.py`.
 
 **A finished run** is looked at once, at its level. **Few completions** are looked at again
 and again while their number grows by half, until a bound decides. A test at the level
-alpha / `LOOKS` at each of eight such looks is false at any in a share alpha of runs.
+alpha / `LOOKS` at each of so many looks is false at any in at most a share alpha of runs.
 Keep and Change are decided by one end each, and only one of them can be false, so the test
 is one-sided. A bound must also hold, as if looked at once, if `UNSEEN` more prompts are
 like the one that carries most of c1, for a rare kind of prompts may be among these too
@@ -48,8 +48,7 @@ UNSEEN = 3
 
 SEEN = 0.95  # Share of draws that hold a prompt of a kind of which they tell the truth.
 
-# Eight looks, each at half as much again, are false as often as so many apart.
-LOOKS = 5
+LOOKS = 8  # Up to the default budget, each at half as much again.
 
 # The constants that the cost of GRPO-type is linear in; squares are not negative.
 LINEAR = ("c1", "c2", "c3", "gradient2")

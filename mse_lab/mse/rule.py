@@ -20,8 +20,8 @@ the same order, but a biased loss that is the best for small N may point away fr
 counts most for large N; the ratio of two costs is monotone in N. So it is held against
 N = `ANY_BATCH`, too, and else the batch is asked for.
 
-A kind of prompts of which the sample may hold none is beyond any bound: a `keep` is said of
-prompts unlike which there is at most one in `unless_one_in`.
+A kind of prompts of which the sample may hold none is beyond any bound: a verdict is said
+of prompts unlike which there is at most one in `unless_one_in`.
 `tests/README.md` has how often a verdict is false.
 """
 
@@ -147,7 +147,7 @@ class Ruling(NamedTuple):
     of_loss: bool  # Whether the costs are those of the user's loss, else GRPO-type's.
     best: int  # The size of least cost by the loss in use, whether or not that is shown.
     baseline: Baseline | None = None  # What to set beside the size: None for your own loss.
-    # A keep holds unless one prompt in so many is unlike these; None if all are measured.
+    # It holds unless one prompt in so many is unlike these; None if all are measured.
     unless_one_in: int | None = None
     asks_batch: bool = False  # Whether it would be a verdict, were N known to be small.
 
@@ -240,7 +240,11 @@ def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:
 def _untold(ruling: Ruling, question: Question) -> Ruling:
     """Take a verdict back."""
     return ruling._replace(
-        verdict="cannot tell", set_to=question.present, saves=None, baseline=None
+        verdict="cannot tell",
+        set_to=question.present,
+        saves=None,
+        baseline=None,
+        unless_one_in=None,
     )
 
 
@@ -316,8 +320,8 @@ def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
 
 
 def _with_reserve(table: PromptTable, ruling: Ruling, *, looked: bool) -> Ruling:
-    """Say of a keep how rare a kind of prompts may be that these do not show."""
-    if ruling.verdict != "keep" or table.size == table.prompts:
+    """Say of a verdict how rare a kind of prompts may be that these do not show."""
+    if ruling.verdict == "cannot tell" or table.size == table.prompts:
         return ruling
     one_in = rarest_seen(table.prompts, looked=looked)
     if table.size < math.inf:

@@ -26,6 +26,7 @@ percent of the runs unless another unit is given:
     bound_false   what G = 8 costs at most, or at least, is not so
     saves         the median of what a change is said to save
     saves_held    how often its interval held, of those that are said
+    saves_beyond  how often it did not, though the kind that it lacks is no rarer than is said
     cannot_tell_at_most   the median of the bound where the verdict is `cannot tell`
 """
 
@@ -127,6 +128,7 @@ class Ended(NamedTuple):
         keeps, changes = (ruling.verdict == one for one in ("keep", "change"))
         false_keep = keeps and self.regret > TOLERANCE
         excused = self.one_in is not None and self.one_in > (ruling.unless_one_in or 0)
+        held = saves is not None and saves.low <= true <= saves.high
         bounded = 1 / self.least(of_loss=ruling.of_loss) - 1
         true = 1 - self.cost(of_loss=ruling.of_loss)
         return {
@@ -136,7 +138,8 @@ class Ended(NamedTuple):
             "wrong_change": changes and self.cost() >= 1,
             "wrong_size": changes and self.cost() / self.least() - 1 > TOLERANCE,
             "bound_false": not ruling.at_least <= bounded <= ruling.at_most,
-            "saves_held": saves is not None and saves.low <= true <= saves.high,
+            "saves_held": held,
+            "saves_beyond": not held and not excused,
         }
 
 
@@ -199,7 +202,8 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
     bounds = [one.ruling.at_most for one in answers if one.ruling.verdict == "cannot tell"]
     most = [bound for bound in bounds if math.isfinite(bound)]
     each = pd.DataFrame([one.judged for one in answers])
-    judged = {name: percent(each[name]) for name in each.columns.drop("saves_held")}
+    of_all = each.columns.drop(["saves_held", "saves_beyond"])
+    judged = {name: percent(each[name]) for name in of_all}
     return {
         "design": name,
         "takes": asked[0],
@@ -215,9 +219,10 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
         "completions_90": int(np.quantile(drawn, 0.9)),
         **judged,
         "saves": f"{100 * np.median(saved):.0f}" if saved else "",
-        "saves_held": percent(
-            one.judged["saves_held"] for one in changes if one.ruling.saves
-        ),
+        **{
+            name: percent(one.judged[name] for one in changes if one.ruling.saves)
+            for name in ("saves_held", "saves_beyond")
+        },
         "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
     }
 

@@ -327,12 +327,13 @@ def test_where_the_gradient_is_not_known_a_saving_has_bounds_alone(completions):
 @pytest.mark.parametrize(
     ("size", "of", "one_in"), [(math.inf, 400, 133), (400, 400, None), (600, 400, 200)]
 )
-def test_a_keep_says_how_rare_a_kind_it_cannot_know_of(size, of, one_in):
+def test_a_verdict_says_how_rare_a_kind_it_cannot_know_of(size, of, one_in):
     """95% of draws of 400 hold one of a kind of 1 in 133; of 400 of 600 one of 3."""
     table = replace(drawn(of), size=size)
     found = rule_by_looks(table, asked("grpo", 5))
     assert (found.verdict, found.unless_one_in) == ("keep", one_in)
-    assert rule_by_looks(table, asked("grpo", 64)).unless_one_in is None
+    change = rule_by_looks(table, asked("grpo", 64))
+    assert (change.verdict, change.unless_one_in) == ("change", one_in)
     once = rule_by_run(table, asked("grpo", 5)).unless_one_in
     assert once == (66 if size == math.inf else one_in)
 
