@@ -6,6 +6,7 @@ import torch
 from datasets import Dataset
 from trl import GRPOTrainer, RLOOTrainer
 
+from mse_lab.config.training import read_training
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
@@ -263,3 +264,12 @@ def test_settings_that_undo_it_are_refused(tmp_path, trainer, given, changes, sa
     with pytest.raises(InputError, match=said) as caught:
         make(tmp_path, made=with_baseline(trainer, **given), **changes)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("trainer", "name"), [(GRPOTrainer, "trl"), (RLOOTrainer, "rloo")])
+def test_what_an_advice_sets_beside_it_is_taken(tmp_path, trainer, name):
+    """With the trainer's defaults and no more than what is typed."""
+    typed = read_training({"trainer": name}).needs.split(", ")
+    changes = dict(one.split("=") for one in typed)
+    changes |= {one: float(changes[one]) for one in {"beta"} & {*changes}}
+    make(tmp_path, made=with_baseline(trainer, alpha=0.1), **changes)

@@ -13,7 +13,7 @@ of the user's own loss, GRPO-type stands for it. Baselines are fitted, and price
 left out of the fit (`mse_lab.mse.baseline`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -60,6 +60,7 @@ class LadderRow(NamedTuple):
     progress: tuple[Made, ...]  # At N, if known, and at `STEPS`.
     typed: str | None  # What to set; None with `why`.
     why: str | None
+    needs: str | None = None  # Settings that it takes besides.
 
 
 class Typed(NamedTuple):
@@ -67,6 +68,7 @@ class Typed(NamedTuple):
 
     line: str | None
     why: str | None = None
+    needs: str | None = None
 
 
 def type_loss(setting: Setting, size: int) -> Typed:
@@ -83,13 +85,7 @@ def type_baseline(setting: Setting, alpha: float, lam: float, size: int) -> Type
     form = trainer.baselines.get("constant" if size == 1 else "affine")
     if form is None:
         return Typed(None, f"{trainer.title} must take advantages of your own for it")
-    line = form.format(size=size, alpha=alpha, lam=lam)
-    entry = setting.estimator
-    if isinstance(entry, Mapping) and entry.get("length") == "sequence":
-        for name, kinds in trainer.length.items():
-            adds_up = next(value for value, kind in kinds.items() if kind is None)
-            line += f"{trainer.writes[1]}{trainer.write({name: adds_up})}"
-    return Typed(line)
+    return Typed(form.format(size=size, alpha=alpha, lam=lam), needs=setting.needs)
 
 
 class Settable(NamedTuple):
@@ -214,6 +210,7 @@ class Ladder:
                 progress=tuple(self._made(aim, one) for one in asked),
                 typed=typed.line,
                 why=typed.why,
+                needs=typed.needs or None,
             )
 
     def curves(self, completions: Sequence[float]) -> dict[str, Floats]:

@@ -116,6 +116,7 @@ class Trainer(_Part):
     batch: Batch
     writes: tuple[str, str]
     baselines: dict[str, str] = {}
+    needs: dict[str, tuple[Any, ...]] = {}
 
     @cached_property
     def spellings(self) -> dict[str, str]:

@@ -59,6 +59,13 @@ class Setting:
             return self.value(row.same_as)
         return self.values.get(name, row.default)
 
+    @property
+    def needs(self) -> str:
+        """What is typed so that a baseline of one's own is what it is; may be nothing."""
+        needed = self.table.needs.items()
+        others = {one: of[0] for one, of in needed if self.value(one) not in of}
+        return self.table.write(others)
+
     def whole(self, name: str) -> int:
         """Give a setting that is a whole number from 1."""
         value = self.value(name)

@@ -19,6 +19,7 @@ from mse_lab.report.ladder_report import (
     lines_to_type,
     say_baseline,
     say_what_changes_it,
+    say_what_it_needs,
     say_where_it_is,
     steps_table,
     unit_of,
@@ -79,7 +80,7 @@ def size_name(advice: Advice) -> str:
 def _of_whom(advice: Advice) -> str:
     if advice.of_loss:
         return ""
-    return " This is about GRPO-type's error; your loss's is not known."
+    return " Said of GRPO-type: your loss's error is not known."
 
 
 def say_why_not_yours(advice: Advice) -> str:
@@ -289,7 +290,8 @@ def advice_parts(advice: Advice) -> list[Part]:
     return [
         Part(sentences=[*filter(None, answer)]),
         ladder_part(advice),
-        Part(sentences=[*lines_to_type(advice), "", say_what_changes_it(advice)]),
+        Part(sentences=[*lines_to_type(advice), say_what_it_needs(advice)]),
+        Part(sentences=["", say_what_changes_it(advice)]),
         steps_table(advice),
         Part(sentences=[*filter(None, about)]),
         warnings,

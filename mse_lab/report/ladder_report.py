@@ -114,6 +114,12 @@ def lines_to_type(advice: Advice) -> Iterator[str]:
             yield f"{row.row}: {row.typed or row.why}{f', with {batch}' if batch else ''}"
 
 
+def say_what_it_needs(advice: Advice) -> str:
+    """Say what is set beside a baseline."""
+    needs = next((row.needs for row in advice.ladder if row.needs), None)
+    return f"The baseline needs {needs}." if needs else ""
+
+
 def say_where_it_is(advice: Advice) -> str:
     """Say where what is typed for TRL comes from."""
     ours = any((row.typed or "").startswith("with_baseline") for row in advice.ladder)

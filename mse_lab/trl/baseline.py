@@ -31,20 +31,14 @@ import torch
 from torch import Tensor
 
 from mse_lab.config.schema import EstimatorEntry
+from mse_lab.config.trainers import TRAINERS
 from mse_lab.errors import InputError, is_count, shown
 from mse_lab.estimators import find_estimator
 from mse_lab.policy.log_probabilities import token_log_probs
 
-# Those of TRL 1.16 whose advantages are replaced, and the settings with which a step is
-# along (1/N) sum_i (Z_i - b_i) W_i, up to a constant.
-TRAINERS: Mapping[str, Mapping[str, Any]] = {
-    "trl.trainer.grpo_trainer": {
-        "loss_type": "dr_grpo",
-        "scale_rewards": "none",
-        "multi_objective_aggregation": "sum_then_normalize",
-    },
-    "trl.trainer.rloo_trainer": {"normalize_advantages": False, "beta": 0.0},
-}
+# Those of TRL 1.16 whose advantages are replaced, by their names in the table of settings.
+# With what they need a step is along (1/N) sum_i (Z_i - b_i) W_i, up to a constant.
+OF_TRL = {"trl.trainer.grpo_trainer": "trl", "trl.trainer.rloo_trainer": "rloo"}
 WEIGHTS, OVER = ("equal", "logits", "length"), ("batch", "group")
 
 
@@ -94,7 +88,7 @@ class WithBaseline:
 
     baseline: Baseline
     size: int | None
-    needed: Mapping[str, Any]
+    needs: Mapping[str, tuple[Any, ...]]
     # The trainer's own.
     accelerator: Any
     args: Any
@@ -112,7 +106,7 @@ class WithBaseline:
         args = copy.copy(call.arguments["args"])  # No plain trainer sees groups of one.
         args.num_generations = self.size or args.num_generations
         args.mse_lab_estimator = self.baseline.entry  # For a callback beside it.
-        refuse_settings(args, self.baseline, self.needed)
+        refuse_settings(args, self.baseline, self.needs)
         call.arguments["args"] = args
         super().__init__(*call.args, **call.kwargs)
         refuse_few_rows(self.train_dataset, args)
@@ -165,10 +159,12 @@ class WithBaseline:
         return torch.cat(norms2)
 
 
-def refuse_settings(args: Any, baseline: Baseline, needed: Mapping[str, Any]) -> None:
+def refuse_settings(
+    args: Any, baseline: Baseline, needs: Mapping[str, tuple[Any, ...]]
+) -> None:
     """Refuse settings that undo the baseline, or groups that leave it nothing."""
-    for name, value in needed.items():
-        if getattr(args, name, value) != value:
+    for name, (value, *others) in needs.items():
+        if getattr(args, name, value) not in (value, *others):
             given = getattr(args, name)
             raise InputError(
                 f"{name} = {shown(given)} rescales or replaces the advantages that "
@@ -242,7 +238,7 @@ def with_baseline(
         InputError: These make no baseline, or the trainer is none of the two; making a
             trainer of the class raises it for settings that would undo the baseline.
     """
-    if (needed := TRAINERS.get(trainer.__module__)) is None:
+    if (name := OF_TRL.get(trainer.__module__)) is None:
         raise InputError(
             f"with_baseline: {shown(trainer)} is not TRL's own; give GRPOTrainer or "
             "RLOOTrainer, and derive from what is returned"
@@ -251,6 +247,6 @@ def with_baseline(
     if num_generations is not None and not is_count(num_generations):
         given = shown(num_generations)
         raise InputError(f"num_generations = {given}: give a whole number from 1")
-    name = f"{trainer.__name__}WithBaseline"
-    own = {"baseline": baseline, "size": num_generations, "needed": needed}
-    return type(name, (WithBaseline, trainer), own)
+    needs = TRAINERS[name].needs
+    own = {"baseline": baseline, "size": num_generations, "needs": needs}
+    return type(f"{trainer.__name__}WithBaseline", (WithBaseline, trainer), own)

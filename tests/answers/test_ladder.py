@@ -60,10 +60,8 @@ def test_grpo_type_stands_for_a_biased_loss_over_whole_epochs(known, rows):
         ),
         (
             read_training({"loss_type": "grpo"}),
-            "with_baseline(GRPOTrainer, alpha={alpha}, lam={lam}, num_generations={size}), "
-            "loss_type=dr_grpo",
-            "with_baseline(GRPOTrainer, alpha={alpha}, num_generations=1), "
-            "loss_type=dr_grpo",
+            "with_baseline(GRPOTrainer, alpha={alpha}, lam={lam}, num_generations={size})",
+            "with_baseline(GRPOTrainer, alpha={alpha}, num_generations=1)",
         ),
         (
             read_training({"trainer": "rloo", "num_generations": 8}),
@@ -87,6 +85,29 @@ def test_what_is_typed(known, setting, trainer, best):
             said = {"alpha": row.alpha, "lam": row.lam, "size": row.group_size}
             assert row.typed == (form and form.format(**said))
         assert (row.why is None) == (row.typed is not None or row.row == "yours")
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        ({}, "loss_type=dr_grpo, scale_rewards=none"),
+        ({"loss_type": "dr_grpo", "scale_rewards": False}, ""),
+        ({"loss_type": "dr_grpo", "scale_rewards": "none"}, ""),
+        ({"trainer": "rloo"}, "beta=0.0"),
+        ({"trainer": "rloo", "beta": 0}, ""),
+        (VERL, ""),
+        (
+            VERL | {"loss_agg_mode": "seq-mean-token-mean"},
+            "actor_rollout_ref.actor.loss_agg_mode=token-sum",
+        ),
+    ],
+)
+def test_what_is_set_beside_a_baseline(known, settings, needs):
+    """Only that which it does not have already."""
+    rows = {row.row: row for row in ladder_of(known[1], read_training(settings)).rows()}
+    for name in ("trainer", "best"):
+        assert (rows[name].needs or "") == needs
+    assert rows["size"].needs is None
 
 
 def test_verl_takes_a_constant_without_a_group(known):

@@ -26,7 +26,7 @@ percent of the runs unless another unit is given:
     bound_false   what G = 8 costs at most, or at least, is not so
     saves         the median of what a change is said to save
     saves_held    how often its interval held, of those that are said
-    saves_beyond  how often it did not, though the kind that it lacks is no rarer than is said
+    saves_beyond  how often not, though the kind that it lacks is no rarer than is said
     cannot_tell_at_most   the median of the bound where the verdict is `cannot tell`
 """
 
@@ -128,9 +128,9 @@ class Ended(NamedTuple):
         keeps, changes = (ruling.verdict == one for one in ("keep", "change"))
         false_keep = keeps and self.regret > TOLERANCE
         excused = self.one_in is not None and self.one_in > (ruling.unless_one_in or 0)
-        held = saves is not None and saves.low <= true <= saves.high
         bounded = 1 / self.least(of_loss=ruling.of_loss) - 1
         true = 1 - self.cost(of_loss=ruling.of_loss)
+        held = saves is not None and saves.low <= true <= saves.high
         return {
             "false_keep": false_keep,
             "beyond_doubt": false_keep and not excused,

@@ -99,8 +99,7 @@ def advice(known):
         (
             {"verdict": "keep", "set_to": 8, "at_most": 0.041, "of_loss": False},
             "Keep num_generations = 8: it needs at most 5% more completions for the same "
-            "error than the best. This is about GRPO-type's error; your loss's is not "
-            "known.",
+            "error than the best. Said of GRPO-type: your loss's error is not known.",
         ),
         (
             {"verdict": "keep", "set_to": 8, "at_most": math.inf},

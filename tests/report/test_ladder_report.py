@@ -146,6 +146,15 @@ def test_what_cannot_be_typed_says_why(advice):
     assert why == "best: it takes 2 or more"
 
 
+def test_what_a_baseline_needs_stands_once_below_it(advice):
+    needs = "loss_type=dr_grpo, scale_rewards=none"
+    typed = [row._replace(needs=needs) for row in advice.ladder[2:]]
+    text = advice_text(replace(advice, ladder=(*advice.ladder[:2], *typed)))
+    assert text.count(f"\nThe baseline needs {needs}.\n") == 1
+    none = [row._replace(needs=None) for row in typed]
+    assert "needs" not in advice_text(replace(advice, ladder=(*advice.ladder[:2], *none)))
+
+
 def test_the_steps_that_a_row_saves_are_less_for_a_large_step(advice):
     """At N unknown all rows of N; at the user's N its row is the ladder's own."""
     assert [row[0] for row in steps_table(advice).rows] == [
