@@ -2,12 +2,14 @@
 
 Of prompts these are of the texts and rows; of a checkpoint, of the Hub's commit or of the
 files that decide what it computes (names, sizes and content, not dates); of a function, of
-its code, its default arguments and the source of its file. What that file imports, and the
-values that a function reads from outside, are not covered: variables, files, servers.
+its code, its default arguments, the source of its file and of those beside it that this one
+imports (`imports.py`). What else it imports, and the values that a function reads from
+outside, are not covered: variables, files, servers.
 """
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time, timedelta
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mse_lab.data.imports import files_beside
 from mse_lab.errors import InputError, in_short, shorten
 
 if TYPE_CHECKING:
@@ -92,13 +95,22 @@ def identify_prompts(prompts: Sequence["Prompt"]) -> dict[str, str]:
     return {"set of prompts": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def _file_of(module: object) -> str | None:
-    """Hash the file of a module that is loaded; None where there is none.
+def _file_of(name: object) -> str | None:
+    """Hash the file of a module that is loaded, with those beside it that it imports.
 
-    What is typed at a prompt, in a notebook or on standard input is in no file.
+    None where there is none: what is typed at a prompt, in a notebook or on standard input.
     """
-    file = Path(getattr(sys.modules.get(str(module)), "__file__", None) or "")
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+    module = sys.modules.get(str(name))
+    path = Path(getattr(module, "__file__", None) or "")
+    if not path.is_file():
+        return None
+    own = hashlib.sha256(path.read_bytes()).hexdigest()
+    start, files = files_beside(path, getattr(module, "__package__", None) or "")
+    others = {
+        os.path.relpath(file, start): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+    }
+    return digest([own, sorted(others.items())]) if others else own
 
 
 def _as_plain_code(value: Any) -> Any:

@@ -10,7 +10,10 @@ import run_mse
 from mse_lab.project import PROJECT
 from mse_lab.run.changes import find_changes
 
-REWARD = "def reward(text, row):\n    return len(text) % {}\n"
+REWARD = """import graded_beside
+def reward(text, row):
+    return len(text) % {}
+"""
 READERS = ["advise", "claims", "figure", "report"]
 
 
@@ -22,6 +25,7 @@ def made(write_probe, tmp_path, checkpoint, monkeypatch):
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     shutil.copytree(checkpoint, "model")
     (tmp_path / "own.py").write_text(REWARD.format(2))
+    (tmp_path / "graded_beside.py").write_text("LIMIT = 1\n")
     sys.modules.pop("own", None)
     probe = write_probe(model={"path": "model", "device": "cpu"}, reward="own:reward")
     assert run_mse.main(["run", str(probe)]) == 0
@@ -63,6 +67,10 @@ CHANGES = {
         "since then changed: set of prompts",
     ),
     "reward": (change_reward, "since then changed: reward"),
+    "what the reward imports": (
+        lambda folder: edit(folder / "graded_beside.py", b"1", b"2"),
+        "since then changed: reward",
+    ),
 }
 
 
@@ -108,14 +116,15 @@ def test_what_is_not_here_is_not_compared(made, capsys):
 
 
 def test_no_committed_run_is_said_to_have_changed():
-    """Their probes, prompts and rewards are here; of the pretrained model no weights."""
+    """Their probes, prompts and rewards are here; the pretrained weights perhaps."""
     results = PROJECT / "results"
     runs = [mark.parent for mark in results.rglob("checkpoint.json")]
     assert len(runs) > 10
     for run in runs:
         changes = find_changes(run, run.relative_to(results).as_posix(), PROJECT)
         assert changes.changed == ""
-        assert ("not compared since: model" in changes.unknown) is ("smollm2" in str(run))
+        away = "smollm2" in str(run) and not (PROJECT / "probes/smollm2/model").exists()
+        assert ("not compared since: model" in changes.unknown) is away
 
 
 def test_settings_of_set_are_named_not_called_changed(made, capsys):
