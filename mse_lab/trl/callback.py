@@ -30,7 +30,6 @@ from mse_lab.data.reward_functions import UserReward
 from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.formatting import share
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
-from mse_lab.mse.zero_variance import modelled_share
 from mse_lab.report.advice_report import advice_headline
 from mse_lab.results.tables import interval_columns
 from mse_lab.run.advise import LARGEST_BLOCK
@@ -270,7 +269,6 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
     """Name the numbers to log; unknown ones are left out."""
     size, completions = advice.setting.group_size, advice.completions_per_step or 0
     equal, ladder = advice.zero_variance, Ladder(evidence)
-    wasted = modelled_share(evidence.rewards, size) if equal is None else equal.value
     saves = ladder.price(ladder.best.aim, 0.0).value
     numbers = {
         **interval_columns("best_group_size", advice.best),
@@ -280,7 +278,7 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
         "alpha": ladder.best.alpha,
         "lam": ladder.best.lam,
         "cost_over_best": 1 / saves if saves > 0 else None,
-        "zero_variance_groups": wasted if size > 1 else None,
+        "zero_variance_groups": equal.value if equal and size > 1 else None,
         "rho": advice.regime.rho.value,
         "value": advice.mean_reward,
     }
