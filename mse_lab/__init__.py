@@ -21,7 +21,7 @@ error of every estimator at every group size G. Data flows one way, through a fo
     logs        rollouts of a trainer -> values, zero-variance groups; no model
     answers     finished runs -> claims, advice
     report      words, figures and pages for a reader
-    api         the Python doors: a function a file, and the results that they return
+    api         the Python doors, and the results that they return
     trl         in TRL's trainers: a baseline of one's own, the live model measured
     commands    a command a file: its arguments, and what it calls
 
@@ -53,8 +53,7 @@ from typing import TYPE_CHECKING, Any
 from mse_lab.project import VERSION as __version__
 
 if TYPE_CHECKING:
-    from mse_lab.api.measure import advise, analyse, measure
-    from mse_lab.api.result import Advice, Result
+    from mse_lab.api.measure import Advice, Result, advise, analyse, measure
     from mse_lab.api.rollouts import Rollouts, rollouts
     from mse_lab.errors import InputError
 
@@ -73,9 +72,9 @@ __all__ = [
 
 # The module of each, imported when it is used, so that the package is cheap to import.
 _HOMES = {
-    "Advice": "api.result",
+    "Advice": "api.measure",
     "InputError": "errors",
-    "Result": "api.result",
+    "Result": "api.measure",
     "Rollouts": "api.rollouts",
     "advise": "api.measure",
     "analyse": "api.measure",

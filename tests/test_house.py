@@ -34,13 +34,11 @@ MAY_IMPORT = {
     "logs": GROUND | DATA | {"mse"},
     "answers": GROUND | DATA | {"estimators", "mse", "results"},
     "report": GROUND | DATA | {"estimators", "mse", "results", "answers", "logs"},
-    "": {"errors", "project", "api.measure", "api.result", "api.rollouts"},
+    "": {"errors", "project", "api.measure", "api.rollouts"},
 }
-MAY_IMPORT["api.result"] = GROUND | {"answers", "results", "report"}
-MAY_IMPORT["api.result"] |= {"config.training"}
 MAY_IMPORT["api.rollouts"] = GROUND | {"logs", "report"}
 MAY_IMPORT["api"] = set(MAY_IMPORT) - {""}
-MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.result", "api.rollouts"}
+MAY_IMPORT["trl"] = set(MAY_IMPORT) - {"", "api.rollouts"}
 MAY_IMPORT["commands"] = set(MAY_IMPORT) - {""}
 MAY_IMPORT["__main__"] = {"commands", "console"}
 
@@ -112,7 +110,7 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("estimators", "from mse_lab import mse"),
         ("mse", "from mse_lab.results.tables import mse_table"),
         ("errors", "import mse_lab.config.schema"),
-        ("api.result", "from mse_lab.run.run_probe import measure_model"),
+        ("api.rollouts", "from mse_lab.run.run_probe import measure_model"),
         ("run", "from mse_lab.api.measure import measure"),
     ],
 )

@@ -6,7 +6,7 @@
 - `mean score zero`: E[W] = 0 holds only for completions of the very policy that is
   differentiated; the figure is the standardised ||mean score||^2, off-diagonal.
 - `completions are the policy's`: rare tokens are as frequent in completions from elsewhere
-  as the policy draws them (`run/rare_tokens.py`); the figure is the log-likelihood ratio,
+  as the policy draws them (`run/supplied.py`); the figure is the log-likelihood ratio,
   over the policy, of laws with other numbers of rare tokens.
 - `one pass equals autograd`: the gradient of the first prompt that an advice gets along
   with the inner products, against a pass of plain autograd; relative distance.

@@ -88,7 +88,7 @@ class PromptChecks:
     # Relative difference between a score alone, padded and in its block; NaN for all
     # prompts but the first.
     invariance: float = np.nan
-    # Log-likelihood ratios of X other laws of rare tokens (`policy/rare_tokens.py`); empty
+    # Log-likelihood ratios of X other laws of rare tokens (`run/supplied.py`); empty
     # where the completions were drawn here.
     rare_ratios_X: Floats = field(default_factory=_none)
     # Of each completion that an engine drew log rho and its divergence, as in

@@ -19,8 +19,8 @@ from typing import NamedTuple
 from mse_lab.data.streams import stream
 from mse_lab.mse.one_pool import LEAST_COMPLETIONS
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS
-from mse_lab.results.shards import Item
 from mse_lab.run.loop import Batch
+from mse_lab.run.subject import Item
 
 # Prompts of the second look.
 SECOND_PROMPTS = 48

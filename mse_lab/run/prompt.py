@@ -9,7 +9,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from mse_lab.arrays import Floats, Ints
-from mse_lab.config.module_kinds import sum_by_kind
 from mse_lab.config.schema import Probe
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.rewards import reward_completions
@@ -42,6 +41,37 @@ from mse_lab.run.memory import attempt
 from mse_lab.run.subject import Subject
 from mse_lab.scores.reference import Reference, measure_reference
 from mse_lab.scores.score_block import Scores, Scoring, score_block, score_difference
+
+# The kinds of modules that `pools.npz` has score norms of: kind -> words; the first kind
+# with a word in the parameter's name counts.
+KINDS: dict[str, tuple[str, ...]] = {
+    "norm": ("norm", "ln_"),
+    "attention": ("attn", "attention"),
+    "mlp": ("mlp", "feed_forward", "ffn", "expert"),
+    "embedding": ("embed", "wte", "wpe"),
+    "head": ("lm_head",),
+    "other": ("",),
+}
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of module that a parameter belongs to.
+
+    >>> kind_of("model.layers.0.self_attn.q_proj.weight")
+    'attention'
+    """
+    return next(
+        kind for kind, words in KINDS.items() if any(word in name for word in words)
+    )
+
+
+def sum_by_kind(values: Mapping[str, float] | Mapping[str, Floats]) -> Floats:
+    """Sum the values of parameters by kind of module: (..., M) in the order of `KINDS`."""
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    sums = dict.fromkeys(KINDS, np.zeros_like(next(iter(arrays.values()))))
+    for name, array in arrays.items():
+        sums[kind_of(name)] = sums[kind_of(name)] + array
+    return np.stack(list(sums.values()), axis=-1)
 
 
 def law_gap(drawn_N: Floats, recomputed_N: Floats, lengths_N: Ints) -> float:

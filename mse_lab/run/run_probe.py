@@ -32,14 +32,13 @@ from mse_lab.results.files import vanished
 from mse_lab.results.finished_run import read_run, repair
 from mse_lab.results.folder import MARK, NEEDED
 from mse_lab.results.measurement import PromptMeasurement, stack
-from mse_lab.results.shards import Item
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.changes import identify_model
 from mse_lab.run.context import load
 from mse_lab.run.loop import Batch, Store, fill, measuring, read_measurements
 from mse_lab.run.progress import Progress
 from mse_lab.run.prompt import measure_prompt
-from mse_lab.run.subject import Subject
+from mse_lab.run.subject import Item, Subject
 from mse_lab.scores import sketches
 
 

@@ -32,13 +32,15 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators, identify_estimators
 from mse_lab.project import PROJECT
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.shards import Item
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 
 if TYPE_CHECKING:
     from mse_lab.policy.policy import Policy
     from mse_lab.run.memory import Memory
     from mse_lab.scores.reference import Gradient
+
+# The index of a prompt; for a block of its completions also the numbers start and stop.
+Item = tuple[int, ...]
 
 # Keys of a probe on which no draw and no score depends.
 NOT_DRAWN: Any = {"prompts": {"population"}, "training": True}

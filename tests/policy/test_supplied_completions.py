@@ -26,8 +26,8 @@ from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
 from mse_lab.policy.supplied_tokens import read_tokens
 from mse_lab.records.rows import Rows
-from mse_lab.run import rare_tokens
-from mse_lab.run.rare_tokens import examine_tokens
+from mse_lab.run import supplied
+from mse_lab.run.supplied import examine_tokens
 from results.test_checks import top_p
 
 
@@ -270,7 +270,7 @@ def test_top_p_is_caught(given, drawn, write, run, monkeypatch):
 
     By default vLLM gives the latter: what it drew looks honest but for its tokens.
     """
-    monkeypatch.setattr(rare_tokens, "RARE", 0.2)  # There are four tokens.
+    monkeypatch.setattr(supplied, "RARE", 0.2)  # There are four tokens.
     honest = drawing.next_log_probabilities, drawing.invert
     with monkeypatch.context() as patched:
         if given == "true":
@@ -441,7 +441,7 @@ def fake_vllm(policy, temperature):
 def test_what_vllm_draws_is_read(temperature, write_probe, tmp_path, run, monkeypatch):
     path, out = write_probe(), tmp_path / "drawn.jsonl"
     policy = load_policy(load_probe(path), tmp_path)
-    monkeypatch.setattr(rare_tokens, "RARE", 0.2)
+    monkeypatch.setattr(supplied, "RARE", 0.2)
     monkeypatch.setitem(sys.modules, "vllm", fake_vllm(policy, temperature))
     monkeypatch.chdir(tmp_path)
     runpy.run_module("probes.making.vllm_completions")["main"](str(path), str(out))

@@ -12,11 +12,10 @@ import pytest
 from changed_subjects import changed
 from mse_lab.errors import InputError
 from mse_lab.results.measurement import PromptMeasurement, SampledPrompt
-from mse_lab.results.shards import Shards, as_arrays
 from mse_lab.run import loop
 from mse_lab.run.context import load
 from mse_lab.run.looks import Look, keyed_order
-from mse_lab.run.loop import measuring
+from mse_lab.run.loop import Shards, as_arrays, measuring
 from mse_lab.run.processes import SINGLE_PROCESS, Processes
 from mse_lab.run.progress import Progress
 from mse_lab.run.prompt import measure_prompt

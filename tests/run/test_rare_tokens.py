@@ -11,8 +11,8 @@ from mse_lab.data.streams import uniforms
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.log_probabilities import sequence_log_probs
 from mse_lab.results.checks import check_rare_tokens
-from mse_lab.run import rare_tokens
-from mse_lab.run.rare_tokens import FACTORS, examine_tokens
+from mse_lab.run import supplied
+from mse_lab.run.supplied import FACTORS, examine_tokens
 from results.test_checks import top_p
 
 PROMPT = [3, 4, 5, 6]
@@ -21,7 +21,7 @@ PROMPT = [3, 4, 5, 6]
 @pytest.fixture
 def policy(monkeypatch):
     """One of eleven tokens, of which one or two are called rare."""
-    monkeypatch.setattr(rare_tokens, "RARE", 0.05)
+    monkeypatch.setattr(supplied, "RARE", 0.05)
     return random_policy()
 
 
@@ -39,7 +39,7 @@ def holds(policy, drawn):
 
 def test_every_ratio_is_one_on_average(monkeypatch):
     """Over all completions of two tokens, weighted by their exact probabilities."""
-    monkeypatch.setattr(rare_tokens, "RARE", 0.2)
+    monkeypatch.setattr(supplied, "RARE", 0.2)
     policy, prompt = random_policy(vocabulary=5, ends=(1,)), PROMPT[:2]
     exact = enumerate_policy(policy, prompt, 5, 2, reward=lambda tokens: 0)
     every = as_completions(exact.completions)
@@ -51,10 +51,10 @@ def test_every_ratio_is_one_on_average(monkeypatch):
 
 def test_ratios_by_hand(monkeypatch):
     """A rare token of probability 1/4, drawn four times as often: 4 / (1 + 3/4) = 16/7."""
-    monkeypatch.setattr(rare_tokens, "RARE", 0.3)
+    monkeypatch.setattr(supplied, "RARE", 0.3)
     log_probs = torch.tensor([[[0.75, 0.25]]], dtype=torch.float64).log()
     for token, expected in ((1, 16 / 7), (0, 4 / 7)):
-        found = [*rare_tokens._log_ratios(log_probs, log_probs[..., token])]
+        found = [*supplied._log_ratios(log_probs, log_probs[..., token])]
         np.testing.assert_allclose(found[FACTORS.index(4)].exp(), expected)
 
 

@@ -7,7 +7,7 @@ from measurements import flat, make_measurement
 from mse_lab.errors import InputError
 from mse_lab.results.files import write_file
 from mse_lab.results.measurement import PromptMeasurement
-from mse_lab.results.shards import Shards, load_shard, save_shard
+from mse_lab.run.loop import Shards, load_shard, save_shard
 
 
 def same(one, other):
