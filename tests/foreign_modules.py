@@ -54,16 +54,6 @@ def vector():
     return weight(H)
 
 
-@made(gain=weight)
-def two_inputs(self, x, *, y):
-    return self.gain * x + y
-
-
-@made(inner=two_inputs)
-def calls_two_inputs(self, x):
-    return self.inner(x, y=x.sin())
-
-
 @made(inner=linear)
 def bypass(self, x):
     """Uses a child's weight without calling the child."""
@@ -88,19 +78,6 @@ def plus_one(self, x):
     return nn.functional.normalize(x, dim=-1) * (1 + self.weight) + self.bias
 
 
-@made(matrix=lambda: weight(H, H))
-def several(self, x):
-    """Gives three results in a dictionary, one from another and one that nothing uses."""
-    first = x @ self.matrix
-    return {"first": first, "second": first.sin(), "unused": first.cos()}
-
-
-@made(inner=several)
-def calls_several(self, x):
-    found = self.inner(x)
-    return found["first"] + found["second"]
-
-
 @made(inner=linear)
 def flat(self, x):
     """Flattens the tokens, and multiplies twice with the same matrix."""
@@ -113,19 +90,6 @@ def router(self, x):
     narrow = (one.type(torch.float32) for one in (x, self.weight, self.bias))
     logits = nn.functional.linear(*narrow)
     return logits.softmax(-1).double(), logits.argmax(-1)
-
-
-@made(router=router, experts=lambda: nn.ModuleList(linear() for _ in range(4)))
-def experts(self, x):
-    """Experts in a list, each called with the tokens that are routed to it, if any."""
-    tokens_ND = x.reshape(-1, H)
-    weights, chosen = self.router(tokens_ND)
-    result = torch.zeros_like(tokens_ND)
-    for number, expert in enumerate(self.experts):
-        (tokens,) = torch.where(chosen == number)
-        if len(tokens):
-            result[tokens] = expert(tokens_ND[tokens]) * weights[tokens, [number]][:, None]
-    return result.reshape(x.shape)
 
 
 @made(inner=linear)
@@ -214,10 +178,7 @@ MODULES = {
     "norm that adds one": plus_one,
     "like a norm, not affine": tanh,
     "like a norm, not by entries": mixing,
-    "two inputs, a scalar": calls_two_inputs,
-    "several results": calls_several,
     "flattened tokens": flat,
-    "experts in a list": experts,
     "used without a call": bypass,
     "result changed in place": adds_in_place,
     "product changed in place": adds_to_product,

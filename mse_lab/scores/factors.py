@@ -2,8 +2,8 @@
 
 Backpropagation through y_t = A x_t gives a completion's gradient in the matrix A as a sum
 of outer products over its tokens, sum_t d_t x_t', d_t the gradient in y_t; a lookup gives
-row sums; fused experts give outer products of a slice for each token. Anything else has its
-gradient as it is. A factor holds those of all N completions.
+row sums. Anything else has its gradient as it is. A factor holds those of all N
+completions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,13 +40,9 @@ class OuterProducts(NamedTuple):
     columns_NTC: Tensor
     shared: int = 0
 
-    def form(self, part: slice | Tensor = slice(None)) -> Tensor:
+    def form(self, part: slice | Tensor) -> Tensor:
         """Form a part of the rows of the gradients, (N, r, C)."""
         return at_least_float32(self.rows_NTR[..., part]).mT @ self.columns_NTC
-
-    def dense(self, shape: torch.Size) -> Tensor:
-        """Form the gradients whole, (N, D)."""
-        return self.form().flatten(1)
 
     @classmethod
     def join(cls, uses: Sequence[Self]) -> "OuterProducts":
@@ -71,50 +67,10 @@ class RowSums(NamedTuple):
         formed = columns.new_zeros(len(columns), part.stop - part.start, columns.shape[-1])
         return formed.scatter_add_(1, where.expand_as(columns), columns)
 
-    def dense(self, shape: torch.Size) -> Tensor:
-        """Form the gradients whole, (N, D)."""
-        return self.form(slice(0, shape[0])).flatten(1)
-
     @classmethod
     def join(cls, uses: Sequence[Self]) -> Self:
         """Join uses of a table, along the tokens."""
         return cls(*(torch.cat(each, 1) for each in zip(*uses, strict=True)))
-
-
-class RoutedProducts(NamedTuple):
-    """Gradient whose slice e is the sum of rows_s columns_s' over slots s with e_s = e.
-
-    The parameter holds a matrix (R, C) for each expert e, (E, R, C). Of rows and columns,
-    one may have an entry for each token, which stands for all its slots, S / T in order.
-    """
-
-    rows_NSR: Tensor
-    columns_NSC: Tensor
-    expert_NS: Tensor
-
-    def by_expert(self, experts: int) -> Iterator[OuterProducts]:
-        """Give each expert's outer products, padded with zeros to the most of any."""
-        slots = self.expert_NS.shape[1]
-        order_NS = self.expert_NS.argsort(dim=1, stable=True)
-        sizes_NE = order_NS.new_zeros(len(order_NS), experts)
-        sizes_NE.scatter_add_(1, self.expert_NS, torch.ones_like(order_NS))
-        starts_NE = sizes_NE.cumsum(1) - sizes_NE
-        row = torch.arange(len(order_NS), device=order_NS.device)[:, None]
-        for expert, most in enumerate(sizes_NE.max(0).values.tolist()):
-            place = torch.arange(most, device=order_NS.device).expand(len(row), -1)
-            inside = place < sizes_NE[:, expert, None]
-            place = (place + starts_NE[:, expert, None]).clamp(max=slots - 1)
-            slot = order_NS.gather(1, place)
-            rows, columns = (
-                at_least_float32(each[row, slot // (slots // each.shape[1])])
-                for each in (self.rows_NSR, self.columns_NSC)
-            )
-            yield OuterProducts(torch.where(inside[..., None], rows, 0), columns)
-
-    def dense(self, shape: torch.Size) -> Tensor:
-        """Form the gradients whole, (N, D)."""
-        formed = [outer.form() for outer in self.by_expert(shape[0])]
-        return torch.stack(formed, 1).flatten(1)
 
 
 class Dense(NamedTuple):
@@ -122,18 +78,16 @@ class Dense(NamedTuple):
 
     values: Tensor
 
-    def dense(self, shape: torch.Size) -> Tensor:
-        """Give the gradients flat, (N, D)."""
-        return self.values.reshape(len(self.values), -1)
+    def form(self, part: slice) -> Tensor:
+        """Give some rows of the gradients, (N, r, ...)."""
+        return self.values[:, part]
 
 
-Factor = OuterProducts | RowSums | RoutedProducts | Dense
+Factor = OuterProducts | RowSums | Dense
 
 
 def exact_factor(factor: Factor) -> Factor:
     """Give a factor whose products are summed in float32 or better."""
-    if isinstance(factor, RoutedProducts):
-        return factor  # made exact expert by expert
     parts: list[Any] = [
         at_least_float32(part) if isinstance(part, Tensor) else part for part in factor
     ]

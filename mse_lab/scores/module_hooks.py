@@ -1,92 +1,33 @@
-"""Hooks: a module's calls in the forward pass, its gradients in the backward pass.
+"""Hooks: a module's calls in the forward pass, their gradients in the backward pass.
 
-Tensors come as (N, ...), completions first; as (N T, ...), their tokens flattened, in
-mixtures of experts; and as (1, ...), one for all completions, such as position embeddings.
+Tensors come as (N, ...), completions first; as (N T, ...), their tokens flattened; and as
+(1, ...), one for all completions, such as position embeddings.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import register_multi_grad_hook
 
 from mse_lab.errors import InputError
 
 
-def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Apply a function to the tensors in nested tuples, lists and dictionaries.
-
-    >>> map_tensors(lambda tensor: tensor + 1, {"a": [torch.tensor(1), "b"]})
-    {'a': [tensor(2), 'b']}
-    """
-    within = partial(map_tensors, change)
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(within, value))
-    if isinstance(value, list | tuple):
-        return type(value)(map(within, value))
-    if isinstance(value, dict):
-        value = copy(value)
-        for key, part in value.items():
-            value[key] = within(part)
-    return value
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """List the tensors in nested tuples, lists and dictionaries."""
-    tensors: list[Tensor] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        tensors.append(tensor)
-        return tensor
-
-    map_tensors(note, value)
-    return tensors
-
-
-def results_in(value: Any) -> list[Tensor]:
-    """List the tensors that a gradient can come back through, those of real numbers."""
-    return [tensor for tensor in tensors_in(value) if tensor.is_floating_point()]
-
-
-def changes(tensor: Tensor) -> int:
-    """Count how often a tensor was changed in place."""
-    return tensor._version  # torch gives the count by no public name.
+def tensors_in(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """List the tensors among the arguments of a call."""
+    return [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
 
 
 def _lead(tensor: Tensor) -> int:
     return tensor.shape[0] if tensor.dim() else 1
 
 
-class PassLayout(NamedTuple):
-    """How the completions of a pass lie in its tensors."""
-
-    rows: int  # N, the completions.
-    tokens: int  # T, the tokens of each that the model reads.
-    shared: int = 0  # The first of these, the prompt's, which are the same for all.
-
-    def split(self, tensor: Tensor) -> Tensor | None:
-        """View a tensor as (N, tokens, ...); None where its rows are not completions'."""
-        features = tensor.is_floating_point()
-        if _lead(tensor) == self.rows and tensor.dim() > 1 + features:
-            return tensor
-        if _lead(tensor) == self.rows * self.tokens and tensor.dim() > features:
-            return tensor.unflatten(0, (self.rows, self.tokens))
-        return None
-
-    def has_parts(self, tensor: Tensor) -> bool:
-        """Whether each completion has its part of a tensor, which is not common to all."""
-        return _lead(tensor) in (self.rows, self.rows * self.tokens)
-
-
-class NoExactScore(Exception):
-    """A rule cannot compute a call's scores; says why."""
+def _changes(tensor: Tensor) -> int:
+    """Count how often a tensor was changed in place."""
+    return tensor._version  # torch gives the count by no public name.
 
 
 class NoRule(InputError):
@@ -118,56 +59,66 @@ class Call:
     names: dict[str, str]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    results: list[Tensor]
-    batch: PassLayout
+    result: Any
+    rows: int  # N, the completions of the pass.
+    tokens: int = 0  # T, the tokens of each that the model reads.
+    shared: int = 0  # The first of these, the prompt's, which are the same for all.
 
     def __post_init__(self) -> None:
-        given = self.args, self.kwargs, self.results
-        self.args, self.kwargs, self.results = map_tensors(Tensor.detach, given)
-        self.inputs = tensors_in((self.args, self.kwargs))
-        self._changes = [changes(tensor) for tensor in self.inputs]
+        def cut(each: Any) -> Any:
+            return each.detach() if isinstance(each, Tensor) else each
+
+        self.args, self.result = tuple(map(cut, self.args)), cut(self.result)
+        self.kwargs = {name: cut(each) for name, each in self.kwargs.items()}
+        self.inputs = tensors_in(self.args, self.kwargs)
+        self._changes = [*map(_changes, self.inputs)]
 
     @property
     def common(self) -> bool:
         """Whether it is one call for all completions, such as position embeddings."""
-        alike = bool(self.inputs) and all(_lead(tensor) == 1 for tensor in self.inputs)
-        return alike and self.batch.rows > 1
+        alike = bool(self.inputs) and all(_lead(each) == 1 for each in self.inputs)
+        return alike and self.rows > 1
 
     @property
     def changed(self) -> bool:
         """Whether an input was written over since the call."""
-        return [changes(tensor) for tensor in self.inputs] != self._changes
+        return [*map(_changes, self.inputs)] != self._changes
 
     @property
     def attributed(self) -> bool:
-        """Whether the rows of inputs and results can be assigned to completions."""
+        """Whether it gives one tensor, and its rows can be assigned to completions."""
+        if not isinstance(self.result, Tensor):
+            return False
         if self.common:
-            return all(_lead(tensor) == 1 for tensor in self.results)
-        return all(
-            any(self.batch.split(tensor) is not None for tensor in tensors)
-            for tensors in (self.inputs, self.results)
-        )
+            return _lead(self.result) == 1
+        given = any(map(self._has_rows, self.inputs))
+        return given and self._has_rows(self.result)
+
+    def _has_rows(self, tensor: Tensor) -> bool:
+        features = tensor.is_floating_point()
+        if _lead(tensor) == self.rows * self.tokens:
+            return tensor.dim() > features
+        return _lead(tensor) == self.rows and tensor.dim() > 1 + features
 
     def split(self, tensor: Tensor) -> Tensor:
-        """View a tensor of the call as (N, tokens, ...), also where it is common to all."""
+        """View a tensor of the call as (N, ...), also where it is common to all."""
         if self.common:
-            return tensor.expand(self.batch.rows, *tensor.shape[1:])
-        parts = self.batch.split(tensor)
-        if parts is None:
-            raise NoExactScore("its batch is not the completions'")
-        return parts
+            return tensor.expand(self.rows, *tensor.shape[1:])
+        if _lead(tensor) == self.rows:
+            return tensor
+        return tensor.unflatten(0, (self.rows, self.tokens))
 
     def values(self) -> dict[str, Tensor]:
         """Give the parameters' values, by their names inside the module."""
         return {local: self.module.get_parameter(local).detach() for local in self.names}
 
-    def run(self, values: dict[str, Tensor]) -> list[Tensor]:
+    def run(self, values: Mapping[str, Tensor]) -> Tensor:
         """Run the module once more with these values of parameters."""
         with torch.enable_grad():
-            output = torch.func.functional_call(
-                self.module, values, self.args, self.kwargs, tie_weights=False
+            result: Tensor = torch.func.functional_call(
+                self.module, dict(values), self.args, self.kwargs, tie_weights=False
             )
-        return results_in(output)
+        return result
 
 
 @contextmanager
@@ -190,28 +141,6 @@ def _is_view(tensor: Tensor) -> bool:
     return step is not None and step.name() == "ViewBackward0"
 
 
-def _expose(call: Call, several: bool, exposed: list[Tensor], tensor: Tensor) -> Tensor:
-    """Return a result for the model to go on with, whose gradient by completion is seen."""
-    if not tensor.is_floating_point():
-        return tensor
-    if call.common:
-        tensor = tensor.expand(call.batch.rows, *tensor.shape[1:])
-    if not torch.is_grad_enabled():
-        return tensor
-    if not tensor.requires_grad:
-        tensor = tensor.detach().requires_grad_()
-        exposed.append(tensor)
-        # A model may add to what a layer gives in place, which a leaf forbids.
-        looked_up = not any(given.is_floating_point() for given in call.inputs)
-        return tensor if looked_up else tensor.clone()
-    if several or call.common or _is_view(tensor):
-        # One result may be computed from another, and a view loses its hooks where it is
-        # changed in place: the model goes on with a copy.
-        tensor = tensor.clone()
-    exposed.append(tensor)
-    return tensor
-
-
 class ModuleHooks:
     """Meets calls in the forward pass and gradients in the backward pass."""
 
@@ -227,31 +156,28 @@ class ModuleHooks:
         """Take a call whose rows are the completions'."""
         raise NotImplementedError
 
-    def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
-        """Take the gradients of its results; its module may be run once more.
-
-        NoExactScore: no rule, or not the module's, holds for it.
-        """
+    def take_gradient(self, call: Call, d: Tensor) -> None:
+        """Take the gradient of its result; its module may be run once more."""
         raise NotImplementedError
 
     @contextmanager
     def hooked(self, owned: Mapping[str, dict[str, str]]) -> Iterator[None]:
         """Meet calls of modules, with what they answer for, inside the block."""
-        with ExitStack() as self._stack:
+        with ExitStack() as stack:
             see = self._model.register_forward_pre_hook(self._see_tokens, with_kwargs=True)
-            self._stack.callback(see.remove)
+            stack.callback(see.remove)
             for owner, names in owned.items():
                 module = self._model.get_submodule(owner)
                 hook = partial(self._forward, owner, names)
                 handle = module.register_forward_hook(hook, with_kwargs=True)
-                self._stack.callback(handle.remove)
+                stack.callback(handle.remove)
             yield
 
     def _see_tokens(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         # The head in slices runs the model once more, on a single token.
-        self.tokens = self.tokens or tensors_in((args, kwargs))[0].shape[1]
+        self.tokens = self.tokens or tensors_in(args, kwargs)[0].shape[1]
 
     def _forward(
         self,
@@ -264,35 +190,34 @@ class ModuleHooks:
     ) -> Any:
         if self.replaying:
             return None
-        batch = PassLayout(self.rows, self.tokens, self.shared)
-        call = Call(owner, module, names, args, kwargs, results_in(output), batch)
+        layout = self.rows, self.tokens, self.shared
+        call = Call(owner, module, names, args, kwargs, output, *layout)
         if not call.attributed:
-            raise no_rule(owner, module, "its batch is not the completions'")
+            raise no_rule(owner, module, "it does not give one row for each completion")
         self.take_call(call)
-        exposed: list[Tensor] = []
-        expose = partial(_expose, call, len(call.results) > 1, exposed)
-        output = map_tensors(expose, output)
-        back = partial(self._backward, call)
-        if len(exposed) == 1:
-            exposed[0].register_hook(lambda d: back([d]))
-        elif exposed:
-            # Such a hook holds on to the graph, in a circle: it is removed at the end.
-            handle = register_multi_grad_hook(exposed, back)
-            self._stack.callback(handle.remove)
-        return output
+        return self._expose(call, output)
 
-    def _backward(self, call: Call, gradients: Sequence[Tensor | None]) -> None:
-        # None: a result that the loss does not depend on, one of several.
-        whole = [
-            torch.zeros_like(call.results[at]) if d is None else d
-            for at, d in enumerate(gradients)
-        ]
+    def _expose(self, call: Call, result: Tensor) -> Tensor:
+        """Return a result for the model to go on with, whose gradient by row is seen."""
+        exposed = call.split(result) if call.common else result
+        if not exposed.requires_grad:
+            exposed = exposed.detach().requires_grad_()
+            exposed.register_hook(partial(self._backward, call))
+            # A model may add to what a layer gives in place, which a leaf forbids.
+            looked_up = not any(given.is_floating_point() for given in call.inputs)
+            return exposed if looked_up else exposed.clone()
+        if call.common or _is_view(exposed):
+            # A view loses its hooks where it is changed in place: the model goes on with a
+            # copy.
+            exposed = exposed.clone()
+        exposed.register_hook(partial(self._backward, call))
+        return exposed
+
+    def _backward(self, call: Call, d: Tensor) -> None:
         if call.changed:
             raise no_rule(call.owner, call.module, "its input is changed after the call")
         self.replaying = True
         try:
-            self.take_gradients(call, whole)
-        except NoExactScore as no:
-            raise no_rule(call.owner, call.module, str(no)) from None
+            self.take_gradient(call, d)
         finally:
             self.replaying = False

@@ -28,7 +28,6 @@ from mse_lab.scores.factors import (
     LOW_PRECISION,
     Factor,
     OuterProducts,
-    RoutedProducts,
     RowSums,
     at_least_float32,
     exact_factor,
@@ -62,35 +61,24 @@ def _reduce_rows(
     return reduced
 
 
-def _reduce_routed(
-    routed: RoutedProducts, reference_ERC: Tensor | None, experts: int
-) -> Reduced:
-    """Reduce expert by expert: one expert's gradients, of its own tokens, at a time."""
-    references = [None] * experts if reference_ERC is None else reference_ERC
-    reduced = [
-        reduce_outer(outer, reference_RC)
-        for outer, reference_RC in zip(routed.by_expert(experts), references, strict=True)
-        if outer.columns_NTC.shape[1]  # the expert had tokens
-    ]
-    return reduce(Reduced.plus, reduced)
+def _form_whole(factors: Sequence[Factor], shape: torch.Size) -> Tensor:
+    """Form the gradients of any uses of a parameter whole, (N, D)."""
+    everything = slice(0, shape[0])
+    return torch.stack([one.form(everything) for one in factors]).sum(0).flatten(1)
 
 
 def _reduce(
     factors: Sequence[Factor], reference: Tensor | None, shape: torch.Size
 ) -> Reduced:
-    routed = [factor for factor in factors if isinstance(factor, RoutedProducts)]
     outer = [factor for factor in factors if isinstance(factor, OuterProducts)]
     sums = [factor for factor in factors if isinstance(factor, RowSums)]
-    factored = len(routed) + len(outer) + len(sums)
-    if len(routed) > 1 or factored < len(factors):  # by the definition
-        whole_ND = torch.stack([one.dense(shape) for one in factors]).sum(0)
+    if len(outer) + len(sums) < len(factors):  # by the definition
+        whole_ND = _form_whole(factors, shape)
         reduced = Reduced.zero(len(whole_ND), whole_ND.device)
         reduced.add(whole_ND, reference)
         return reduced
     product = OuterProducts.join(outer) if outer else None
-    parts = [_reduce_routed(one, reference, shape[0]) for one in routed]
-    if product is not None:
-        parts.append(reduce_outer(product, reference))
+    parts = [] if product is None else [reduce_outer(product, reference)]
     if sums:
         parts.append(_reduce_rows(RowSums.join(sums), product, reference))
     return reduce(Reduced.plus, parts)
@@ -174,12 +162,8 @@ def weighted_sum(
     """
     uses = [exact_factor(factor) for factor in factors]
     known = [use for use in uses if isinstance(use, OuterProducts | RowSums)]
-    if len(uses) == 1 and isinstance(uses[0], RoutedProducts):
-        for outer in uses[0].by_expert(shape[0]):
-            yield _sum_outer(outer, weights_N)(slice(None)).flatten()
-    elif len(known) == len(uses):
+    if len(known) == len(uses):
         yield from (part.flatten() for part in _by_rows(known, weights_N, shape))
     else:
-        # Of any kind, by the definition.
-        gradients = [use.dense(shape) for use in uses]
-        yield torch.stack([weights_N.to(each) @ each for each in gradients]).sum(0)
+        whole_ND = _form_whole(uses, shape)
+        yield weights_N.to(whole_ND) @ whole_ND

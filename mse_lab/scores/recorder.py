@@ -109,14 +109,13 @@ class Recorder(ModuleHooks):
 
     def take_call(self, call: Call) -> None:
         """Await the factors of a call's parameters."""
-        if not self._plan[call.owner].rule.keeps_results:
-            call.results = []
+        call.result = None
         for name in call.names.values():
             self.expect(name)
 
-    def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
+    def take_gradient(self, call: Call, d: Tensor) -> None:
         """Take the factors of a call's parameters, by the module's rule."""
-        factors = self._plan[call.owner].rule.factors(call, gradients)
+        factors = self._plan[call.owner].rule.factors(call, d)
         for local, name in call.names.items():
             self.take_factor(name, factors[local])
 
@@ -184,7 +183,7 @@ def recomputed_layers(
     anchor = torch.zeros((), requires_grad=True)
 
     def forward(whole: Callable[..., Any], hidden: Tensor, *rest: Any, **more: Any) -> Any:
-        if recorder.replaying or any(one.requires_grad for one in tensors_in((rest, more))):
+        if recorder.replaying or any(one.requires_grad for one in tensors_in(rest, more)):
             return whole(hidden, *rest, **more)
         beside: list[tuple[None, ...]] = []  # Further results become None.
 

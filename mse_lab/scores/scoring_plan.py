@@ -3,8 +3,8 @@
 It is made once for a policy, in a calibration pass, the first one of a model: a few tokens
 run forward and backward like a block of completions. Each module that owns parameters takes
 the first of `RULES` that fits. Where none does (its rows are not the completions', it is
-not called, or it does more than multiply and look up) completions are differentiated one by
-one (`plain_backward.py`). A model whose token changes the logits before it is refused.
+not called, or it computes something else) completions are differentiated one by one
+(`plain_backward.py`). A model whose token changes the logits before it is refused.
 """
 
 from collections import Counter
@@ -23,7 +23,6 @@ from mse_lab.scores.layer_rules import RULES, Rule
 from mse_lab.scores.module_hooks import (
     Call,
     ModuleHooks,
-    NoExactScore,
     NoRule,
     is_out_of_memory,
     no_rule,
@@ -120,11 +119,11 @@ def _reached(policy: Policy) -> set[str]:
 
 
 class _Trial(ModuleHooks):
-    """A pass like a block's, which finds each module's rule, by its index in `RULES`."""
+    """A pass like a block's, which finds each module's rule."""
 
     def __init__(self, policy: Policy, owned: Mapping[str, dict[str, str]]) -> None:
         super().__init__(policy.model, TRIAL_ROWS, shared=0)
-        self.rules: dict[str, int] = {}
+        self.rules: dict[str, Rule] = {}
         self.unanswered: Counter[str] = Counter()  # Of the calls, by module.
         try:
             with self.hooked(owned):
@@ -139,25 +138,18 @@ class _Trial(ModuleHooks):
             raise NoRule(f"{name} has no rule: watched it fails: {reason}") from None
 
     def take_call(self, call: Call) -> None:
-        """Await the gradient of its results."""
+        """Await the gradient of its result."""
         self.unanswered[call.owner] += 1
 
-    def take_gradients(self, call: Call, gradients: list[Tensor]) -> None:
-        """Take the first rule that fits; for several calls, one that fits them all."""
+    def take_gradient(self, call: Call, d: Tensor) -> None:
+        """Take the first rule that fits."""
         self.unanswered[call.owner] -= 1
-        first = self.rules.get(call.owner, 0)
-        self.rules[call.owner] = max(first, self._find_rule(call, gradients))
-
-    def _find_rule(self, call: Call, gradients: list[Tensor]) -> int:
-        for index, rule in enumerate(RULES):
-            if not rule.fits(call):
-                continue
-            try:
-                rule.factors(call, gradients)
-                return index
-            except NoExactScore as no:
-                reason = str(no)
-        raise NoExactScore(reason)
+        for rule in RULES:
+            if rule.fits(call):
+                self.rules[call.owner] = rule
+                return
+        reason = "it is no linear map, lookup or norm with weights of its own"
+        raise no_rule(call.owner, call.module, reason)
 
 
 def _make_plan(policy: Policy) -> ScoringPlan:
@@ -174,9 +166,7 @@ def _make_plan(policy: Policy) -> ScoringPlan:
             called = owner in trial.unanswered
             reason = "no gradient reaches its result" if called else "it is not called"
             raise no_rule(owner, policy.model.get_submodule(owner), reason)
-    return {
-        owner: Answer(names, RULES[trial.rules[owner]]) for owner, names in owned.items()
-    }
+    return {owner: Answer(names, trial.rules[owner]) for owner, names in owned.items()}
 
 
 def missing_rule(policy: Policy) -> str | None:

@@ -5,18 +5,13 @@ import torch
 
 from mse_lab.scores import factors
 from mse_lab.scores import outer_products as products
-from mse_lab.scores.factors import (
-    Dense,
-    OuterProducts,
-    RoutedProducts,
-    RowSums,
-)
+from mse_lab.scores.factors import Dense, OuterProducts, RowSums
 from mse_lab.scores.parameter_scores import reduce_factors, weighted_sum
 from plain_scores import normal
 
-# Completions, tokens, rows and columns; fused experts, and slots of the tokens, two each.
-N, T, R, C, E, S = 4, 6, 7, 5, 3, 12
-MATRIX, SLICES = torch.Size([R, C]), torch.Size([E, R, C])
+# Completions, tokens, rows and columns.
+N, T, R, C = 4, 6, 7, 5
+MATRIX = torch.Size([R, C])
 WEIGHTS = torch.tensor([1.0, -2.0, 0.5, 0.0]).double()
 
 
@@ -33,14 +28,8 @@ def rows(g):
     return RowSums(torch.randint(0, R, (N, T), generator=g), normal(g, N, T, C))
 
 
-def routed(g, left=S, right=T):
-    expert = torch.randint(0, E, (N, S), generator=g)
-    expert[0] = 1  # all of a completion to one
-    return RoutedProducts(normal(g, N, left, R), normal(g, N, right, C), expert)
-
-
-def dense(g, *shape):
-    return Dense(normal(g, N, *(shape or MATRIX)))
+def dense(g):
+    return Dense(normal(g, N, *MATRIX))
 
 
 def by_definition(factor, shape):
@@ -49,14 +38,6 @@ def by_definition(factor, shape):
         return factor.values.flatten(1)
     whole = torch.zeros(N, *shape, dtype=torch.float64)
     for n in range(N):
-        if isinstance(factor, RoutedProducts):
-            for slot, expert in enumerate(factor.expert_NS[n]):
-                row, column = (
-                    each[n, slot * each.shape[1] // S]
-                    for each in (factor.rows_NSR, factor.columns_NSC)
-                )
-                whole[n, expert] += torch.outer(row, column)
-            continue
         for token, column in enumerate(factor.columns_NTC[n]):
             if isinstance(factor, OuterProducts):
                 whole[n] += torch.outer(factor.rows_NTR[n, token], column)
@@ -74,10 +55,6 @@ USES = {
     "tied": (outer, rows),
     "used twice": (outer, outer, rows, rows),
     "with dense": (dense, outer, rows),
-    "experts": (routed,),
-    "experts, other side": (lambda g: routed(g, T, S),),
-    "experts, twice": (routed, lambda g: routed(g, T, S)),
-    "experts, with dense": (routed, lambda g: dense(g, *SLICES)),
 }
 
 
@@ -92,15 +69,12 @@ def test_every_use_in_every_way(monkeypatch, name, way, slice_bytes):
         products, "_splitting_is_cheaper", lambda one: "split" in way and one.shared > 0
     )
     generator = torch.Generator().manual_seed(0)
-    terms, shape = [use(generator) for use in USES[name]], MATRIX
-    if "experts" in name:
-        shape = SLICES
-    reference = normal(generator, *shape)
-    whole_ND = sum(by_definition(term, shape) for term in terms)
-    reduced = reduce_factors(terms, reference, reference.shape)
+    terms, reference = [use(generator) for use in USES[name]], normal(generator, *MATRIX)
+    whole_ND = sum(by_definition(term, MATRIX) for term in terms)
+    reduced = reduce_factors(terms, reference, MATRIX)
     torch.testing.assert_close(reduced.gram_NN, whole_ND @ whole_ND.T)
     torch.testing.assert_close(reduced.products_N, whole_ND @ reference.flatten())
-    total = torch.cat(list(weighted_sum(terms, WEIGHTS, shape)))
+    total = torch.cat(list(weighted_sum(terms, WEIGHTS, MATRIX)))
     torch.testing.assert_close(total, WEIGHTS @ whole_ND)
 
 

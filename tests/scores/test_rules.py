@@ -1,28 +1,23 @@
 """Rules: which module answers by which, what hooks see of its calls, and what has none."""
 
 import dataclasses
-from collections import namedtuple
 
 import pytest
 import torch
 from torch import nn
-from transformers.utils import ModelOutput
 
 from enumerated import as_completions
 from foreign_modules import (
     MODULES,
-    H,
     Scaled,
     adds_in_place,
     adds_to_product,
     around,
     bypass,
-    experts,
     in_place,
     linear,
     plus_one,
     policy_with,
-    router,
     tanh,
 )
 from models import random_policy, write_adapter, write_checkpoint
@@ -31,45 +26,41 @@ from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.scores import recorder
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
-from mse_lab.scores.module_hooks import (
-    Call,
-    PassLayout,
-    map_tensors,
-)
+from mse_lab.scores.layer_rules import RULES
+from mse_lab.scores.module_hooks import Call
 from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan, missing_rule
 from plain_scores import PROMPT, random_reference
 
 SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2]])
-CLOSED, NORM = "closed form", "affine in each entry"
-AGAIN = "run again"
+LINEAR, LOOKUP, NORM = RULES
 
 
 def rows_of(policy):
     """Give a plan's lines: module, its parameters, rule."""
     return [
-        (module, " ".join(answer.names), answer.rule.name)
+        (module, " ".join(answer.names), answer.rule)
         for module, answer in find_plan(policy).items()
     ]
 
 
 def mlp(layer):
     names = ("gate", "up", "down")
-    return [(f"{layer}.mlp.{name}_proj", "weight", CLOSED) for name in names]
+    return [(f"{layer}.mlp.{name}_proj", "weight", LINEAR) for name in names]
 
 
 def qwen2(first_mlp):
     """The lines of Qwen 2, biases beside three matrices of its attention."""
-    lines, layers = [("model.embed_tokens", "weight", CLOSED)], "model.layers"
+    lines, layers = [("model.embed_tokens", "weight", LOOKUP)], "model.layers"
     for layer, its_mlp in ((0, first_mlp), (1, mlp(f"{layers}.1"))):
         inside = f"{layers}.{layer}"
         lines += [
-            (f"{inside}.self_attn.{one}_proj", "weight bias", CLOSED) for one in "qkv"
+            (f"{inside}.self_attn.{one}_proj", "weight bias", LINEAR) for one in "qkv"
         ]
-        lines += [(f"{inside}.self_attn.o_proj", "weight", CLOSED), *its_mlp]
+        lines += [(f"{inside}.self_attn.o_proj", "weight", LINEAR), *its_mlp]
         for norm in ("input_layernorm", "post_attention_layernorm"):
             lines.append((f"{inside}.{norm}", "weight", NORM))
-    return [*lines, ("model.norm", "weight", NORM), ("lm_head", "weight", CLOSED)]
+    return [*lines, ("model.norm", "weight", NORM), ("lm_head", "weight", LINEAR)]
 
 
 PLANS = {
@@ -81,10 +72,9 @@ PLANS = {
             [(f"model.layers.0.mlp{inside}", own, rule) for inside, own, rule in lines],
         )
         for name, module, lines in (
-            ("linear", linear, [("", "weight bias", CLOSED)]),
-            ("result changed in place", adds_in_place, [(".inner", "weight bias", CLOSED)]),
-            ("product changed in place", adds_to_product, [(".inner", "weight", CLOSED)]),
-            ("a router", lambda: around(router()), [(".inner", "weight bias", AGAIN)]),
+            ("linear", linear, [("", "weight bias", LINEAR)]),
+            ("result changed in place", adds_in_place, [(".inner", "weight bias", LINEAR)]),
+            ("product changed in place", adds_to_product, [(".inner", "weight", LINEAR)]),
         )
     },
 }
@@ -108,7 +98,7 @@ def test_an_adapters_matrices_answer_alone(tmp_path):
     policy = load_policy(parse_probe(values, "probe"), tmp_path)
     inside = [*(f"self_attn.{one}" for one in "qkvo"), *("mlp.gate", "mlp.up", "mlp.down")]
     assert rows_of(policy) == [
-        (f"model.layers.{layer}.{one}_proj.lora_{side}.default", "weight", CLOSED)
+        (f"model.layers.{layer}.{one}_proj.lora_{side}.default", "weight", LINEAR)
         for layer in (0, 1)
         for one in inside
         for side in "AB"
@@ -129,11 +119,8 @@ def watched():
         (MODULES["rms norm"], NORM),
         (plus_one, NORM),
         (MODULES["layer norm"], NORM),
-        (linear, CLOSED),
-        (watched, CLOSED),
-        (MODULES["linear with a hook"], AGAIN),
-        (Scaled, AGAIN),
-        (router, AGAIN),
+        (linear, LINEAR),
+        (watched, LINEAR),
     ],
 )
 def test_the_cheapest_rule_is_taken(module, rule):
@@ -142,18 +129,6 @@ def test_the_cheapest_rule_is_taken(module, rule):
     policy = dataclasses.replace(policy, parameters=chosen)
     [(owner, _, taken)] = rows_of(policy)
     assert (owner, taken) == ("model.layers.0.mlp.inner", rule)
-
-
-def test_fused_experts_have_a_rule_unless_they_give_something_else():
-    policy = random_policy("qwen3_moe")
-    gate = ("model.layers.0.mlp.gate", "weight", AGAIN)
-    fused = ("model.layers.0.mlp.experts", "gate_up_proj down_proj", "fused experts")
-    assert [row for row in rows_of(policy) if ".0.mlp" in row[0]] == [fused, gate]
-    changed = random_policy("qwen3_moe")
-    experts = changed.model.model.layers[0].mlp.experts
-    honest = experts.forward
-    experts.forward = lambda *args: honest(*args) * 1.5
-    assert "not multiplied with or looked up once each" in missing_rule(changed)
 
 
 def test_a_policy_with_other_parameters_has_another_plan():
@@ -168,7 +143,7 @@ def test_a_policy_with_other_parameters_has_another_plan():
 
 def test_factors_are_small(monkeypatch):
     """Not a gradient for each completion, as the parameters would be."""
-    policy, seen = policy_with(lambda: around(router())), {}
+    policy, seen = random_policy(), {}
     plain = recorder.Recorder.take_factor
 
     def take_factor(self, name, factor):
@@ -177,9 +152,9 @@ def test_factors_are_small(monkeypatch):
 
     monkeypatch.setattr(recorder.Recorder, "take_factor", take_factor)
     score_block(policy, PROMPT, SOME, random_reference(policy))
-    inner = "model.layers.0.mlp.inner"
-    assert seen[f"{inner}.weight"] is OuterProducts
-    assert seen[f"{inner}.bias"] is Dense
+    first = "model.layers.0.self_attn.q_proj"
+    assert seen[f"{first}.weight"] is OuterProducts
+    assert seen[f"{first}.bias"] is Dense
     assert seen["model.embed_tokens.weight"] is RowSums
 
 
@@ -198,28 +173,15 @@ def scored(policy):
     score_block(policy, PROMPT * 3, SOME, random_reference(policy))
 
 
-class Counts(nn.Linear):
-    """Gives something else at every call."""
-
-    calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        return super().forward(x) * self.calls
-
-
+ROWS, OTHER = "does not give one row for each", "it is no linear map, lookup or norm with"
 NO_RULE = {
-    "a state": (
-        lambda: Counts(H, H, dtype=torch.float64), "run again it gives something else",
-    ),
     "used without a call": (bypass, "it is not called"),
-    "experts in a list": (experts, "experts.0 (Linear) has no rule: its batch is not the"),
-    "another forward": (
-        MODULES["linear with another forward"],
-        "its parameters are not multiplied with or looked up once each",
-    ),
-    "neither product nor lookup": (tanh, "not multiplied with or looked up once each"),
-}  # fmt: skip
+    "experts": (lambda: random_policy("qwen3_moe").model.model.layers[0].mlp, ROWS),
+    "a subclass": (Scaled, OTHER),
+    "a hook": (MODULES["linear with a hook"], OTHER),
+    "another forward": (MODULES["linear with another forward"], OTHER),
+    "neither product nor lookup": (tanh, OTHER),
+}
 
 
 @pytest.mark.parametrize("name", NO_RULE)
@@ -236,25 +198,10 @@ def test_what_is_not_met_in_the_calibration_is_refused():
         scored(policy_with(in_place))
 
 
-BATCH = PassLayout(rows=3, tokens=4)
-
-
-Pair = namedtuple("Pair", "left right")
-
-
-def test_tensors_are_met_at_any_depth():
-    one, two, three = (torch.full((1,), float(number)) for number in (1, 2, 3))
-    nested = {"a": [one, "text"], "b": Pair(two, (None, ModelOutput(logits=three)))}
-    doubled = map_tensors(lambda tensor: 2 * tensor, nested)
-    assert doubled == {"a": [2.0, "text"], "b": Pair(4.0, (None, {"logits": 6.0}))}
-    assert type(doubled["b"].right[1]) is ModelOutput
-    assert nested["b"].right[1].logits is three
-
-
 def call_of(x):
     module = nn.Linear(5, 2)
     own = {"weight": "weight", "bias": "bias"}
-    return Call("", module, own, (x,), {}, [module(x)], BATCH)
+    return Call("", module, own, (x,), {}, module(x), rows=3, tokens=4)
 
 
 def test_a_call_knows_whose_rows_are_whose():
