@@ -84,14 +84,6 @@ def flat(self, x):
     return self.inner(self.inner(x.reshape(-1, H)).sin()).reshape(x.shape)
 
 
-@made(weight=lambda: weight(3, H), bias=lambda: weight(3))
-def router(self, x):
-    """As routers do: multiplies in another precision, and gives indices, too."""
-    narrow = (one.type(torch.float32) for one in (x, self.weight, self.bias))
-    logits = nn.functional.linear(*narrow)
-    return logits.softmax(-1).double(), logits.argmax(-1)
-
-
 @made(inner=linear)
 def in_place(self, x):
     """Writes over the input of a linear layer."""

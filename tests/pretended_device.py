@@ -171,16 +171,11 @@ def measure(tied, first, second):
         gradient, _ = weighted_gradient(spread_policy, PROMPT, drawn, np.ones(len(drawn)))
         summed = torch.cat([gradient[name].cpu().flatten() for name in parameters])
         yield "reference", relative_gap(summed.numpy(), expected.sum(0))
-        for layer in (False, True):
-            for sliced in (False, True):
-                how = Scoring(layer, sliced)
-                found = score_block(spread_policy, PROMPT, drawn, there, how=how)
-                gap = relative_gap(found.gram_NN, expected @ expected.T)
-                yield f"gram {layer} {sliced}", gap
-                yield (
-                    f"products {layer} {sliced}",
-                    relative_gap(found.products_N, products),
-                )
+        for how in (Scoring(), Scoring(sliced=True), Scoring(alone=True)):
+            found = score_block(spread_policy, PROMPT, drawn, there, how=how)
+            gram_NN = expected @ expected.T
+            yield f"gram {how}", relative_gap(found.gram_NN, gram_NN)
+            yield f"products {how}", relative_gap(found.products_N, products)
 
 
 def main():

@@ -29,16 +29,15 @@ from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import (
     SharedPrefix,
     completion_log_probs,
-    sequence_log_probs,
+    sequence_sums,
 )
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import SLICE_BYTES
 from mse_lab.scores.module_hooks import NoRule, is_out_of_memory
 from mse_lab.scores.output_head import SlicedHead
-from mse_lab.scores.recorder import decoder_layers
 from mse_lab.scores.score_block import Scoring
 from mse_lab.scores.scoring_plan import missing_rule
-from mse_lab.scores.sketches import SCORE_BUCKETS, describe_products
+from mse_lab.scores.sketches import SCORE_BUCKETS, describe_products, vectors_fit
 
 T = TypeVar("T")
 Size = TypeVar("Size")
@@ -66,9 +65,7 @@ class Footprint:
     gradient: int  # One reference vector in the parameters that count, whole.
     kept: int  # What a scoring pass keeps for its backward pass, up to the output head.
     head: int  # Logits over a completion's tokens, their copies and gradients.
-    inputs: int  # The inputs of all decoder layers; 0 where layers cannot be recomputed.
-    layer: int  # What the decoder layer that keeps most keeps.
-    factors: int  # Inputs and output gradients of a layer's modules, of the largest layer.
+    layer: int  # The same, of a decoder layer on average.
     reference: int  # What a reference pass keeps; all completions share the prompt's part.
     drawing: int  # Keys and values, and the logits of one step, while drawing.
     largest: int  # The gradient of the largest parameter.
@@ -106,27 +103,13 @@ def _nbytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dict[str, Any]:
-    """Score completions; count what is kept in all, and the most that one layer keeps.
-
-    By the same pass, say whether the head can be run in slices.
-    """
-    meter, inputs, kept, factors = _Meter(policy.model), 0, [0], [0]
-    model, head = policy.model, policy.model.get_output_embeddings()
+def _measure_scoring(
+    policy: Policy, prompt: list[int], some: Completions
+) -> tuple[int, bool]:
+    """Score completions; say what is kept, and whether the head can be run in slices."""
+    meter, model = _Meter(policy.model), policy.model
+    head = model.get_output_embeddings()
     first: list[Tensor] = []  # Of the first token: what the head is given, its logits.
-
-    def enter(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-        nonlocal inputs
-        inputs += _nbytes(arguments[:1])
-        kept.append(-meter.total)
-        factors.append(0)
-
-    def pass_on(_: nn.Module, arguments: tuple[object, ...], output: object) -> None:
-        tensors = [value for value in (*arguments, output) if isinstance(value, Tensor)]
-        factors[-1] += 4 * sum(tensor.numel() for tensor in tensors)
-
-    def leave(*_: object) -> None:
-        kept[-1] += meter.total
 
     def note(tensor: Tensor) -> None:
         first.append(tensor[:, :1].detach().clone())
@@ -134,21 +117,9 @@ def _measure_layers(policy: Policy, prompt: list[int], some: Completions) -> dic
     with ExitStack() as hooks:
         hooks.enter_context(head.register_forward_pre_hook(lambda _, states: note(*states)))
         hooks.enter_context(model.register_forward_hook(lambda *call: note(call[2].logits)))
-        for layer in decoder_layers(model):
-            hooks.enter_context(layer.register_forward_pre_hook(enter))
-            for module in layer.modules():
-                if list(module.parameters(recurse=False)):
-                    hooks.enter_context(module.register_forward_hook(pass_on))
-            hooks.enter_context(layer.register_forward_hook(leave))
         with meter.measuring(), policy.differentiable():
-            sequence_log_probs(policy, prompt, some)
-    return {
-        "kept": meter.total,
-        "inputs": inputs,
-        "layer": max(kept),
-        "factors": max(factors),
-        "sliceable": type(head) is nn.Linear and _can_slice(policy, first[0], first[-1]),
-    }
+            sequence_sums(policy, prompt, some)
+    return meter.total, type(head) is nn.Linear and _can_slice(policy, first[0], first[-1])
 
 
 @torch.no_grad()
@@ -177,7 +148,9 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
     )
     vocabulary = policy.model.get_output_embeddings().weight.shape[0]
     logits = COPIES_OF_LOGITS * 4 * vocabulary
-    layers, meter = _measure_layers(policy, prompt, trial), _Meter(policy.model)
+    settings = policy.model.config.get_text_config()
+    kept, sliceable = _measure_scoring(policy, prompt, trial)
+    meter = _Meter(policy.model)
     with loading(policy.location, "the model"), policy.differentiable():
         with torch.no_grad():
             prefix = SharedPrefix(policy, prompt)
@@ -192,11 +165,13 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
     return Footprint(
         weights=sum(parameter.nbytes for parameter in policy.model.parameters()),
         gradient=4 * policy.size,
+        kept=kept,
+        layer=kept // getattr(settings, "num_hidden_layers", 1),
         head=new_tokens * logits,
         reference=meter.total + new_tokens * logits,
         drawing=read + 2 * logits,
         largest=4 * max(each.numel() for each in policy.parameters.values()),
-        **layers,
+        sliceable=sliceable,
     )
 
 
@@ -233,39 +208,18 @@ def halves(size: int) -> list[int]:
 def scoring_bytes(footprint: Footprint, group: int, how: Scoring) -> int:
     """Estimate what scoring a block of `group` takes, apart from weights and reference."""
     head = 0 if how.sliced else footprint.head
-    if how.alone:
-        kept = footprint.inputs + footprint.layer if how.recomputed else footprint.kept
-        vector = 4 * SCORE_BUCKETS if how.sketched else footprint.gradient
-        # The check has two completions in one pass.
-        passes = 2 * (kept + head + footprint.largest)
-        return passes + group * vector + WORKSPACE
-    if not how.recomputed:
+    if not how.alone:
         return group * (footprint.kept + footprint.layer + head) + WORKSPACE
-    recomputed = footprint.inputs + footprint.factors + head
-    return group * (recomputed + 2 * footprint.layer) + WORKSPACE
+    exact = vectors_fit(group, footprint.gradient // 4)
+    vector = footprint.gradient if exact else 4 * SCORE_BUCKETS
+    # The check has two completions in one pass.
+    passes = 2 * (footprint.kept + head + footprint.largest)
+    return passes + group * vector + WORKSPACE
 
 
 def ways_by_rules(footprint: Footprint) -> list[Scoring]:
-    """List the ways to score a block in one pass, from the fastest to the smallest.
-
-    As it is; its logits in slices of the vocabulary; its layers recomputed, too.
-    """
-    ways = [Scoring()]
-    if footprint.sliceable:
-        ways.append(Scoring(sliced=True))
-    if footprint.inputs:
-        ways.append(ways[-1]._replace(recomputed=True))
-    return ways
-
-
-def ways_alone(footprint: Footprint) -> list[Scoring]:
-    """List the ways to score a block by a pass for each completion.
-
-    Its products are exact, or of sketches; layers and logits are computed once, or twice.
-    """
-    whole = Scoring(alone=True)
-    least = Scoring(footprint.inputs > 0, footprint.sliceable, alone=True)
-    return [whole, least, whole._replace(sketched=True), least._replace(sketched=True)]
+    """List the ways to score a block in one pass: as it is, its logits in slices."""
+    return [Scoring(sliced=sliced) for sliced in (False, True)[: 1 + footprint.sliceable]]
 
 
 class Fallbacks(Generic[Size]):
@@ -312,7 +266,8 @@ class Memory:
         )
         self.missing = missing  # What has no rule, once it is known.
         takes, room = partial(scoring_bytes, footprint, group), left - footprint.gradient
-        self._alone = Fallbacks(ways_alone(footprint), takes, room)
+        self._exact = vectors_fit(group, footprint.gradient // 4)
+        self._alone = Fallbacks([Scoring(alone=True)], takes, room)
         by_rules = Fallbacks([*ways_by_rules(footprint), *self._alone.ways], takes, room)
         self.scoring = self._alone if missing else by_rules
 
@@ -343,7 +298,8 @@ class Memory:
     @property
     def between(self) -> str:
         """How products between completions of a block are computed, and how exact."""
-        return describe_products(not self.scoring.current.sketched, SCORE_BUCKETS)
+        exact = self._exact or not self.scoring.current.alone
+        return describe_products(exact, SCORE_BUCKETS)
 
     @property
     def warnings(self) -> list[str]:

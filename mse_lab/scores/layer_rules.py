@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from transformers.pytorch_utils import Conv1D
 
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
-from mse_lab.scores.module_hooks import Call
+from mse_lab.scores.module_hooks import Call, no_rule
 
 Factors = Mapping[str, Factor]
 
@@ -43,7 +43,8 @@ def agree(given: Tensor, expected: Tensor) -> bool:
 def _owns(call: Call, kind: Any) -> bool:
     """Whether a call's parameters are a weight, and a bias, of a kind, as stored."""
     return isinstance(call.module, kind) and all(
-        local in ("weight", "bias") and type(getattr(call.module, local)) is nn.Parameter
+        local in ("weight", "bias")
+        and isinstance(getattr(call.module, local), nn.Parameter)
         for local in call.names
     )
 
@@ -96,15 +97,20 @@ class _Lookups(TorchFunctionMode):
 
 
 def _look_up(call: Call) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the rows (N, T) that a call looks up, those that count, and their scale."""
+    """Give the rows that a call looks up, (N, T), what multiplies them, and which count.
+
+    What multiplies them is what a lookup of ones gives, (N, T, C). The padding row does not
+    count: autograd takes it for a constant.
+    """
     weight: Any = call.module.weight
     with _Lookups() as lookups:
         slope = call.run({"weight": torch.ones_like(weight[:1]).expand_as(weight)})
-    (given,) = lookups.seen
-    index, padding = given["input"], given.get("padding_idx")
-    # As autograd has it: the padding row is a constant when looked up.
-    counts = torch.ones_like(index) if padding is None else index != padding % len(weight)
-    return call.split(index), call.split(counts), call.split(slope)
+    if len(lookups.seen) != 1:
+        raise no_rule(call.owner, call.module, "it does not look up once")
+    given = lookups.seen[0]
+    index, padding = given["input"].to(slope.device), given.get("padding_idx")
+    counts = index != (-1 if padding is None else padding % len(weight))
+    return call.split(index), call.split(slope), call.split(counts)
 
 
 def _is_lookup(call: Call) -> bool:
@@ -112,14 +118,15 @@ def _is_lookup(call: Call) -> bool:
     module: Any = call.module
     if not _owns(call, nn.Embedding) or module.max_norm or module.scale_grad_by_freq:
         return False
-    index, _, slope = _look_up(call)
-    return agree(slope * module.weight.detach()[index], call.split(call.result))
+    index_NT, slope_NTC, _ = _look_up(call)
+    rows = module.weight.detach()[index_NT.to(module.weight.device)]
+    return agree(slope_NTC * rows.to(slope_NTC.device), call.split(call.result))
 
 
 def _lookup(call: Call, d: Tensor) -> Factors:
-    index, counts, slope = _look_up(call)
-    d = call.split(d) * (counts[..., None] * slope)
-    return {"weight": RowSums(index.flatten(1).to(d.device), d.flatten(1, -2))}
+    index_NT, slope_NTC, counts_NT = _look_up(call)
+    d = call.split(d) * (slope_NTC * counts_NT[..., None])
+    return {"weight": RowSums(index_NT.flatten(1), d.flatten(1, -2))}
 
 
 def _affine(call: Call, d: Tensor) -> dict[str, Dense]:

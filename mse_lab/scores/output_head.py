@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from mse_lab.policy.completions import Completions
@@ -23,7 +22,6 @@ from mse_lab.policy.log_probabilities import (
     logit_norms2,
     padded_tokens,
     sequences,
-    token_log_probs,
 )
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, slices
@@ -97,42 +95,15 @@ class SlicedHead:
 
         The recorder takes the head's factors in the backward pass.
         """
-        hidden, tokens = self._run(prompt, completions, padding)
-        for name in self.names.values():
-            recorder.expect(name)
-        by_token = _sliced_log_probs(self, recorder, hidden, tokens)
-        return TokenSums.of(by_token, completions)
-
-    def _run(
-        self, prompt: list[int], completions: Completions, padding: int
-    ) -> tuple[Tensor, Tensor]:
-        """Run the model up to the head: hidden states (N, T, H), and tokens (N, T)."""
         tokens = padded_tokens(self._policy, completions, padding)
         inputs = sequences(prompt, tokens)
         with self.capturing() as hidden:
             self._model(inputs, use_cache=False, logits_to_keep=tokens.shape[1])
-        return hidden[0], tokens.to(hidden[0].device)
-
-    def by_tokens(
-        self, prompt: list[int], completions: Completions, padding: int
-    ) -> TokenSums:
-        """Compute log pi(Y_i | x) and logits norms, some tokens' logits at a time.
-
-        They are computed again in the backward pass, which is autograd's own.
-        """
-        hidden, tokens = self._run(prompt, completions, padding)
-
-        def part(states_NTH: Tensor, tokens_NT: Tensor) -> tuple[Tensor, Tensor]:
-            raw = nn.functional.linear(states_NTH, self.module.weight, self.module.bias)
-            return token_log_probs(self._policy.scaled(self._after(raw)), tokens_NT)
-
-        bytes_a_token = 4 * len(tokens) * len(self.module.weight)
-        parts = [
-            checkpoint(part, hidden[:, at], tokens[:, at], use_reentrant=False)
-            for at in slices(tokens.shape[1], bytes_a_token)
-        ]
-        log_probs_NT, norms2_NT = (torch.cat(each, 1) for each in zip(*parts, strict=True))
-        return TokenSums.of((log_probs_NT, norms2_NT), completions)
+        for name in self.names.values():
+            recorder.expect(name)
+        tokens = tokens.to(hidden[0].device)
+        by_token = _sliced_log_probs(self, recorder, hidden[0], tokens)
+        return TokenSums.of(by_token, completions)
 
 
 class _LogitGradients:

@@ -2,50 +2,29 @@
 
 They need no rule (`scoring_plan.py`): whatever a model computes, and by whatever kernel,
 the gradient of one completion's log-probability is its score W. Norms and products with the
-reference are exact, summed in float64. So are the products between completions if all
-gradients of a block are kept; else they are those of count-sketches (`sketches.py`), which
-are unbiased, and so is all that is linear in the Gram matrix, as the laws and errors are.
+reference are exact, summed in float64. So are the products between completions where the
+gradients of a block fit (`sketches.vectors_fit`); else they are those of count-sketches,
+which are unbiased, and so is all that is linear in the Gram matrix, as the laws and errors
+are.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from zlib import crc32
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from mse_lab.arrays import Floats
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import TokenSums, sequence_sums
+from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import at_least_float32, slices
-from mse_lab.scores.module_hooks import replaced_forward
-from mse_lab.scores.output_head import SlicedHead
-from mse_lab.scores.recorder import Weighted, decoder_layers
+from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import gradient_hooks, inner_product
-from mse_lab.scores.sketches import SCORE_BUCKETS, Sketch
-
-# Prompt, completions, padding -> log pi(Y_i | x) and logits norms.
-PlainPass = Callable[[list[int], Completions, int], TokenSums]
-
-
-@contextmanager
-def plain_passes(policy: Policy, *, recomputed: bool, sliced: bool) -> Iterator[PlainPass]:
-    """Give what runs plain passes inside the block.
-
-    With layers `recomputed` a pass keeps their inputs only, and with `sliced` no logits
-    but those of some tokens; the rest is computed again on the way back.
-    """
-    with torch.enable_grad(), ExitStack() as stack:
-        for layer in decoder_layers(policy.model) if recomputed else []:
-            again = partial(checkpoint, layer.forward, use_reentrant=False)
-            stack.enter_context(replaced_forward(layer, again))
-        plain = partial(sequence_sums, policy)
-        yield SlicedHead(policy).by_tokens if sliced else plain
+from mse_lab.scores.sketches import SCORE_BUCKETS, Sketch, vectors_fit
 
 
 class PlainBackward:
@@ -57,13 +36,12 @@ class PlainBackward:
         count: int,
         reference: Mapping[str, Tensor] | None,
         weighted: Sequence[Weighted],
-        sketched: bool,
     ) -> None:
         """Take `count` scores; keep them, or sketches, for the products between them."""
         self.products = np.zeros(count)
         self.norms2 = {name: np.zeros(count) for name in policy.parameters}
         self._policy, self._reference = policy, reference or {}
-        self._weighted, self._sketched = weighted, sketched
+        self._weighted, self._sketched = weighted, not vectors_fit(count, policy.size)
         # Parameter -> completion -> its flat gradient; or a sketch of all parameters.
         self._kept: dict[str, dict[int, Tensor]] = defaultdict(dict)
 
@@ -95,7 +73,7 @@ class PlainBackward:
             one.add(name, [flat])
 
     def run(
-        self, plain: PlainPass, prompt: list[int], some: Completions, padding: int
+        self, prompt: list[int], some: Completions, padding: int
     ) -> tuple[Floats, Floats]:
         """Differentiate the completions, one pass each; give what `TokenSums` has, (N,)."""
         log_probs_N, logit_norms2_N = np.zeros((2, len(some)))
@@ -105,8 +83,10 @@ class PlainBackward:
             one = None
             if self._sketched:
                 one = Sketch(self._policy.parameters, seed, SCORE_BUCKETS)
-            with gradient_hooks(self._policy, partial(self._take, index, one)):
-                log_prob_1, norm2_1 = plain(prompt, some[index : index + 1], padding)
+            take = partial(self._take, index, one)
+            with torch.enable_grad(), gradient_hooks(self._policy, take):
+                single = some[index : index + 1]
+                log_prob_1, norm2_1 = sequence_sums(self._policy, prompt, single, padding)
                 # An expert that counts may have no part in a completion.
                 if log_prob_1.requires_grad:
                     log_prob_1.backward()

@@ -3,33 +3,21 @@
 By the plan (`scoring_plan.py`) each module's rule gives the factors of its parameters on
 the way back. A parameter is reduced once the backward pass has met all its uses, so that
 little is held at a time.
-
-A decoder layer that is recomputed from its input runs twice: without gradients, when its
-uses are counted, and again in the backward pass. A pass then holds the input of every
-layer, and the activations of one (Chen, Xu, Zhang and Guestrin 2016).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from mse_lab.arrays import Floats
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.factors import Factor
-from mse_lab.scores.module_hooks import (
-    Call,
-    ModuleHooks,
-    NoRule,
-    replaced_forward,
-    tensors_in,
-)
+from mse_lab.scores.module_hooks import Call, ModuleHooks, NoRule
 from mse_lab.scores.parameter_scores import reduce_factors, weighted_sum
 from mse_lab.scores.scoring_plan import find_plan
 from mse_lab.scores.sketches import Keeper
@@ -64,7 +52,6 @@ class Recorder(ModuleHooks):
         self._weighted = weighted
         self._awaited: Counter[str] = Counter()
         self._factors: dict[str, list[Factor]] = defaultdict(list)
-        self._counted = False  # Whether the uses of the pass under way are counted already.
 
     @contextmanager
     def recording(self, *, without: nn.Module | None = None) -> Iterator[None]:
@@ -88,17 +75,9 @@ class Recorder(ModuleHooks):
             # No completion of the block depends on it.
             self.norms2[name] = np.zeros(len(self.products))
 
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """Run a layer again whose uses are counted already."""
-        self._counted = True
-        yield
-        self._counted = False
-
     def expect(self, name: str) -> None:
         """Count a use of a parameter, whose factor will come."""
-        if not self._counted:
-            self._awaited[name] += 1
+        self._awaited[name] += 1
 
     def take_factor(self, name: str, factor: Factor) -> None:
         """Take the factor of one use; the last one reduces the parameter's scores."""
@@ -131,73 +110,3 @@ class Recorder(ModuleHooks):
         self.gram += gram_NN
         self.products += reduced.products_N.cpu()
         self.norms2[name] = gram_NN.diagonal().numpy().copy()
-
-
-def decoder_layers(model: nn.Module) -> list[nn.Module]:
-    """List the layers that can be recomputed from their inputs; empty if not all can."""
-    layers: list[nn.Module] = [
-        module
-        for module in model.modules()
-        if isinstance(module, GradientCheckpointingLayer)
-    ]
-    # A layer with parameters of its own, beside its modules', is met as a module itself.
-    direct = any(list(layer.parameters(recurse=False)) for layer in layers)
-    return [] if direct else layers
-
-
-class _Recompute(torch.autograd.Function):
-    """A layer whose graph is built only when the backward pass reaches it."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        recorder: Recorder,
-        layer: Callable[[Tensor], Tensor],
-        hidden: Tensor,
-        anchor: Tensor,
-    ) -> Tensor:
-        ctx.recorder, ctx.layer = recorder, layer
-        ctx.save_for_backward(hidden)
-        return layer(hidden)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor | None, None]:
-        (hidden,), (gradient,) = ctx.saved_tensors, gradients
-        x = hidden.detach().requires_grad_(ctx.needs_input_grad[2])
-        with ctx.recorder.again(), torch.enable_grad():
-            y = ctx.layer(x)
-            if y.requires_grad:
-                y.backward(gradient)
-        return None, None, x.grad, None
-
-
-_recompute: Callable[..., Tensor] = _Recompute.apply
-
-
-@contextmanager
-def recomputed_layers(
-    model: nn.Module, recorder: Recorder, recomputed: bool
-) -> Iterator[None]:
-    """Have each decoder layer keep its input only, inside the block, if `recomputed`."""
-    # Requires a gradient, so that a layer is reached whose input needs none.
-    anchor = torch.zeros((), requires_grad=True)
-
-    def forward(whole: Callable[..., Any], hidden: Tensor, *rest: Any, **more: Any) -> Any:
-        if recorder.replaying or any(one.requires_grad for one in tensors_in(rest, more)):
-            return whole(hidden, *rest, **more)
-        beside: list[tuple[None, ...]] = []  # Further results become None.
-
-        def layer(states: Tensor) -> Tensor:
-            output = whole(states, *rest, **more)
-            if isinstance(output, tuple):
-                beside[:] = [(None,) * (len(output) - 1)]
-                return output[0]
-            return output
-
-        output = _recompute(recorder, layer, hidden, anchor)
-        return (output, *beside[0]) if beside else output
-
-    with ExitStack() as stack:
-        for layer in decoder_layers(model) if recomputed else []:
-            stack.enter_context(replaced_forward(layer, partial(forward, layer.forward)))
-        yield

@@ -28,19 +28,16 @@ from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.output_head import SlicedHead
-from mse_lab.scores.plain_backward import PlainBackward, plain_passes
-from mse_lab.scores.recorder import Recorder, Weighted, recomputed_layers
+from mse_lab.scores.plain_backward import PlainBackward
+from mse_lab.scores.recorder import Recorder, Weighted
 from mse_lab.scores.reference import gradient_hooks, inner_product
-from mse_lab.scores.shared_prompt import prompt_once
 
 
 class Scoring(NamedTuple):
-    """How a block is scored; the scores are the same, memory and time are not."""
+    """How a block is scored; memory and time differ."""
 
-    recomputed: bool = False  # Whether decoder layers keep their inputs alone.
     sliced: bool = False  # Whether the logits are formed in slices only.
-    alone: bool = False  # Whether each completion has a pass of its own, without rules,
-    sketched: bool = False  # and products between completions are those of sketches.
+    alone: bool = False  # Whether each completion has a pass of its own, without rules.
 
 
 WHOLE = Scoring()  # In one pass, in which everything is kept.
@@ -68,17 +65,13 @@ def _score_together(
 ) -> Scores:
     if how.alone:
         count = len(completions)
-        alone = PlainBackward(policy, count, reference, weighted, how.sketched)
-        passes = plain_passes(policy, recomputed=how.recomputed, sliced=how.sliced)
-        with passes as plain:
-            of_all = alone.run(plain, prompt, completions, padding)
+        alone = PlainBackward(policy, count, reference, weighted)
+        of_all = alone.run(prompt, completions, padding)
         return Scores(alone.gram, alone.products, alone.norms2, *of_all)
     recorder = Recorder(policy, len(completions), reference, len(prompt), weighted)
     head = SlicedHead(policy) if how.sliced else None
     with (
         recorder.recording(without=head.module if head else None),
-        recomputed_layers(policy.model, recorder, how.recomputed),
-        prompt_once(policy.model, recorder),
         torch.enable_grad(),
     ):
         sums = (
@@ -139,7 +132,6 @@ def _by_autograd(
     policy: Policy,
     prompt: list[int],
     batch: Completions,
-    how: Scoring,
     reference: Mapping[str, Tensor],
 ) -> dict[str, tuple[float, float]]:
     """Give ||W||^2 and <W, rbar> of a batch's first completion, in every parameter."""
@@ -151,9 +143,8 @@ def _by_autograd(
             inner_product(gradient, reference[name]),
         )
 
-    passes = plain_passes(policy, recomputed=how.recomputed, sliced=how.sliced)
-    with passes as plain, gradient_hooks(policy, take):
-        plain(prompt, batch, 0).log_probs_N[0].backward()
+    with torch.enable_grad(), gradient_hooks(policy, take):
+        sequence_sums(policy, prompt, batch).log_probs_N[0].backward()
     return figures
 
 
@@ -172,10 +163,8 @@ def score_difference(
     """
     order = np.argsort(completions.lengths_N, kind="stable")
     index, one = int(order[0]), completions[order[:1]]
-    # What a rule's pass keeps is no matter to the pass of one completion.
-    beside = completions[order[[0, -1]]]
-    compared = (beside, how) if how.alone else (one, WHOLE)
-    alone = _by_autograd(policy, prompt, *compared, reference)
+    compared = completions[order[[0, -1]]] if how.alone else one
+    alone = _by_autograd(policy, prompt, compared, reference)
     padding = int(completions.lengths_N.max() - one.lengths_N[0]) + EXTRA_PADDING
     padded = score_block(policy, prompt, one, reference, padding, how)
     norm2 = sum(norm for norm, _ in alone.values())

@@ -20,7 +20,6 @@ from mse_lab.scores import (
     factors,
     layer_rules,
     parameter_scores,
-    shared_prompt,
 )
 from mse_lab.scores.factors import Dense
 from mse_lab.scores.module_hooks import Call
@@ -76,14 +75,12 @@ SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2], [8, 9, 10, 3, 1]])
 # How a block is scored, and bytes of a slice of its gradients and logits.
 WAYS = {
     "whole": (Scoring(), 2**26),
-    "recomputed": (Scoring(recomputed=True), 1000),
     "sliced": (Scoring(sliced=True), 90),
-    "recomputed, sliced": (Scoring(recomputed=True, sliced=True), 1000),
     "alone": (Scoring(alone=True), 2**26),
-    "alone, recomputed, sliced": (Scoring(True, True, alone=True), 90),
+    "alone, in small slices": (Scoring(alone=True), 90),
 }
 # What differs by architecture does so in these; the others combine the same code.
-FEW = ("whole", "recomputed, sliced")
+FEW = ("whole", "sliced")
 IN_EVERY_WAY = {"qwen2, tied", "gemma2"}
 
 
@@ -100,8 +97,6 @@ def assert_exact(monkeypatch, policy, completions, bound, name="", ways=WAYS):
         if how.sliced and name in WHOLE_LOGITS:
             continue
         monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
-        # The prompt is computed for each completion in the first way, once in the others.
-        monkeypatch.setattr(shared_prompt, "_saves", lambda *_, way=way: way != "whole")
         found[way] = gaps(policy, completions, how, truth)
     assert max(max(each.values()) for each in found.values()) < bound, found
     return truth

@@ -12,7 +12,7 @@ from mse_lab.policy.log_probabilities import (
     sequence_log_probs,
 )
 from mse_lab.scores import recorder
-from mse_lab.scores.score_block import WHOLE, Scoring, score_block
+from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan
 from plain_scores import PROMPT, random_reference, some_completions
 
@@ -30,10 +30,7 @@ def forward(rows, tokens, logits):
 
 
 class Counter(TorchDispatchMode):
-    """Counts the operations of matrix products; attention's own are left out.
-
-    `FlopCounterMode` would ask every module for its place, which recomputed layers lack.
-    """
+    """Counts the operations of matrix products; attention's own are left out."""
 
     total = 0
 
@@ -69,11 +66,11 @@ def test_a_shared_prompt_is_run_once(policy):
     assert after == forward(5, longest, longest)
 
 
-def scored(policy, how=WHOLE):
+def scored(policy):
     """Operations of scoring a block of six, and tokens read of each."""
     completions, reference = some_completions(policy, 6), random_reference(policy)
     find_plan(policy)  # made once for a policy, and none of a block
-    found = count(lambda: score_block(policy, PROMPT, completions, reference, how=how))
+    found = count(lambda: score_block(policy, PROMPT, completions, reference))
     return found, len(PROMPT) + int(completions.lengths_N.max()) - 1
 
 
@@ -92,9 +89,3 @@ def test_scoring_is_one_pass_without_the_weights_gradients(policy, monkeypatch):
     # Reduced twice this time, once of it counted apart.
     assert again - both == sum(products) > 0
     assert both - sum(products) == 2 * forward(6, tokens, tokens - len(PROMPT) + 1)
-
-
-def test_recomputed_layers_cost_one_more_forward_pass(policy):
-    whole, tokens = scored(policy)
-    again, _ = scored(policy, Scoring(recomputed=True))
-    assert again == whole + forward(6, tokens, 0)
