@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.score_block import Scoring, score_block
 from mse_lab.scores.scoring_plan import missing_rule
@@ -33,7 +33,7 @@ def some_completions(policy, count=9):
     some = Completions(tokens_NT, lengths_N, np.zeros(8 * count), ends_NT.any(1))
     some = some.distinct()[0][:count]
     with torch.no_grad():
-        log_probs = sequence_log_probs(policy, PROMPT, some)
+        log_probs = sequence_sums(policy, PROMPT, some).log_probs_N
     return dataclasses.replace(some, log_probs_N=log_probs.double().numpy())
 
 

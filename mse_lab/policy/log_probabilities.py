@@ -2,7 +2,7 @@
 
 The policy is softmax(logits / temperature) (`Policy.scaled`). A completion's
 log-probability is the sum over the policy's own tokens, the end token included. It is
-computed from the whole sequence (`sequence_log_probs`) or after a shared prefix
+computed from the whole sequence (`sequence_sums`) or after a shared prefix
 (`completion_log_probs`), the prompt's part of a pass. Models with other states than keys
 and values, or without a cache, process the whole prompt with every completion.
 
@@ -184,13 +184,6 @@ def sequence_sums(
     tokens = padded_tokens(policy, completions, padding)
     logits = policy.logits(sequences(prompt, tokens), kept=tokens.shape[1])
     return _sum_tokens(policy, logits, tokens, completions)
-
-
-def sequence_log_probs(
-    policy: Policy, prompt: list[int], completions: Completions, padding: int = 0
-) -> Tensor:
-    """Compute log pi(Y_i | x) alone as `sequence_sums` does, (N,)."""
-    return sequence_sums(policy, prompt, completions, padding).log_probs_N
 
 
 def completion_log_probs(

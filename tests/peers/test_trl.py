@@ -18,7 +18,7 @@ from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.objectives import Length
 from mse_lab.estimators.registry import find_estimator
 from mse_lab.policy.completions import Completions
-from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.policy.policy import load_policy
 
 trl = pytest.importorskip("trl", reason="needs TRL: pip install -e '.[bench]'")
@@ -176,7 +176,7 @@ def prompt_log_probs(policy, text, tokens_GT, lengths_G):
     """Differentiable log pi(Y_i | x) of a prompt's completions, (G,)."""
     unused = np.zeros(len(lengths_G))
     completions = Completions(tokens_GT, lengths_G, unused, unused > 0)
-    return sequence_log_probs(policy, policy.tokenizer(text).input_ids, completions)
+    return sequence_sums(policy, policy.tokenizer(text).input_ids, completions).log_probs_N
 
 
 def our_gradient(policy, entry):

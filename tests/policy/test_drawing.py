@@ -18,7 +18,7 @@ from mse_lab.policy.log_probabilities import (
     SharedPrefix,
     completion_log_probs,
     completion_logits,
-    sequence_log_probs,
+    sequence_sums,
     sum_over_tokens,
     token_log_probs,
 )
@@ -63,7 +63,7 @@ def test_the_drawn_law_is_the_differentiated_one(policy):
     positions = 3 if policy.stops else 2  # A string may span tokens.
     known = enumerate_policy(policy, PROMPT, VOCABULARY, positions, lambda tokens: 0)
     all_types = as_completions(known.completions)
-    log_probs = sequence_log_probs(policy, PROMPT, all_types).detach().numpy()
+    log_probs = sequence_sums(policy, PROMPT, all_types).log_probs_N.detach().numpy()
     np.testing.assert_allclose(np.exp(log_probs), known.probabilities, rtol=1e-6)
     gram, p = score_block(policy, PROMPT, all_types, None).gram_NN, known.probabilities
     assert abs(p @ gram @ p) < 1e-12 * (p @ np.diag(gram))
@@ -126,7 +126,7 @@ def test_a_completion_is_a_function_of_its_numbers(policy, how, prompt):
     assert len(set(whole.lengths_N.tolist())) > 3
     assert tokens_of(found) == tokens_of(whole)
     assert found.ended_N.tolist() == whole.ended_N.tolist()
-    again = sequence_log_probs(policy, prompt, found).numpy()
+    again = sequence_sums(policy, prompt, found).log_probs_N.numpy()
     np.testing.assert_allclose(found.log_probs_N, again, rtol=1e-9)
 
 
@@ -212,10 +212,12 @@ def test_a_sum_ends_with_its_completion():
     log_probs = torch.tensor([[-1.0, -2.0, torch.nan], [-1.0, -2.0, -4.0]])
     assert sum_over_tokens(log_probs, SOME).tolist() == [-3.0, -7.0]
     policy = random_policy()
-    whole = sequence_log_probs(policy, PROMPT, SOME)
+    whole = sequence_sums(policy, PROMPT, SOME).log_probs_N
     after = completion_log_probs(policy, SharedPrefix(policy, PROMPT), SOME)
     torch.testing.assert_close(whole, after)
-    torch.testing.assert_close(whole, sequence_log_probs(policy, PROMPT, SOME, padding=2))
+    torch.testing.assert_close(
+        whole, sequence_sums(policy, PROMPT, SOME, padding=2).log_probs_N
+    )
 
 
 CACHES = {

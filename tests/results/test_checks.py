@@ -11,7 +11,7 @@ from models import draw, random_policy
 from mse_lab.data.streams import uniforms
 from mse_lab.mse.pools import Pools
 from mse_lab.policy import sampling
-from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.results.checks import (
     FALSE_ALARM,
     check_drawn_law,
@@ -42,7 +42,7 @@ def draw_many(policy):
 
 
 def gap_of(policy, drawn):
-    recomputed = sequence_log_probs(policy, PROMPT, drawn).numpy()
+    recomputed = sequence_sums(policy, PROMPT, drawn).log_probs_N.numpy()
     return law_gap(drawn.log_probs_N, recomputed, drawn.lengths_N)
 
 

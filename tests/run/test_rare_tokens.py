@@ -9,7 +9,7 @@ from enumerated import as_completions, enumerate_policy
 from models import draw, random_policy
 from mse_lab.data.streams import uniforms
 from mse_lab.policy import sampling as drawing
-from mse_lab.policy.log_probabilities import sequence_log_probs
+from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.results.checks import check_rare_tokens
 from mse_lab.run import supplied
 from mse_lab.run.supplied import FACTORS, examine_tokens
@@ -65,7 +65,9 @@ def test_batches_change_nothing(policy):
     np.testing.assert_allclose(some_NT, log_probs_NT, rtol=1e-9)
     np.testing.assert_allclose(some_X, ratios_X, rtol=1e-9)
     own_N = np.where(drawn.scored_NT(log_probs_NT.shape[1]), log_probs_NT, 0).sum(1)
-    np.testing.assert_allclose(own_N, sequence_log_probs(policy, PROMPT, drawn), rtol=1e-9)
+    np.testing.assert_allclose(
+        own_N, sequence_sums(policy, PROMPT, drawn).log_probs_N, rtol=1e-9
+    )
 
 
 def test_false_alarms_are_as_rare_as_promised(policy):

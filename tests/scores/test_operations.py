@@ -9,7 +9,7 @@ from models import SIZES, random_policy
 from mse_lab.policy.log_probabilities import (
     SharedPrefix,
     completion_log_probs,
-    sequence_log_probs,
+    sequence_sums,
 )
 from mse_lab.scores import recorder
 from mse_lab.scores.score_block import score_block
@@ -58,7 +58,7 @@ def test_a_shared_prompt_is_run_once(policy):
     longest, shared = int(completions.lengths_N.max()), len(PROMPT) - 1
     prefix = []
     with torch.no_grad():
-        whole = count(lambda: sequence_log_probs(policy, PROMPT, completions))
+        whole = count(lambda: sequence_sums(policy, PROMPT, completions).log_probs_N)
         before = count(lambda: prefix.append(SharedPrefix(policy, PROMPT)))
         after = count(lambda: completion_log_probs(policy, prefix[0], completions))
     assert whole == forward(5, shared + longest, longest)
