@@ -24,10 +24,9 @@ from mse_lab.errors import InputError, shown
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.policy.supplied_tokens import read_tokens
 from mse_lab.records.rows import Rows
 from mse_lab.run import supplied
-from mse_lab.run.supplied import examine_tokens
+from mse_lab.run.supplied import examine_tokens, read_tokens
 from results.test_checks import top_p
 
 
