@@ -10,6 +10,7 @@ from enumerated import as_completions
 from foreign_modules import (
     MODULES,
     Scaled,
+    ScaledTable,
     adds_in_place,
     adds_to_product,
     around,
@@ -188,6 +189,23 @@ NO_RULE = {
 def test_what_has_no_rule_says_why(name):
     module, reason = NO_RULE[name]
     assert reason in missing_rule(policy_with(module))
+
+
+class Bent(ScaledTable):
+    def forward(self, tokens):
+        return super().forward(tokens).tanh()
+
+
+class Twice(ScaledTable):
+    def forward(self, tokens):
+        return super().forward(tokens) + super().forward(tokens)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"), [(Bent, OTHER), (Twice, "does not look up once")]
+)
+def test_a_table_that_does_more_than_look_up_has_no_rule(table, reason):
+    assert reason in missing_rule(policy_with(table, "embedding"))
 
 
 def test_what_is_not_met_in_the_calibration_is_refused():
