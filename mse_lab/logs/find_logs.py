@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import pandas as pd
-import pyarrow as pa
 
+from mse_lab.arrays import Flags
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs.forms import Form, GivenColumns, recognise
 from mse_lab.records.plain_text import parse_json, reading
@@ -40,6 +41,11 @@ class LeftOut:
         """Say it."""
         where = f" ({shorten(one_line(self.where))})" if self.where else ""
         return f"{self.count:,} {self.what}{where}."
+
+
+def count_left_out(found: Mapping[str, Sequence[Any]]) -> list[LeftOut]:
+    """Count what was left out, by its words."""
+    return [LeftOut(len(all_), what, str(all_[0])) for what, all_ in found.items() if all_]
 
 
 @dataclass(frozen=True)
@@ -75,33 +81,21 @@ def find_state(completions: Path) -> State | None:
     return max(known, key=lambda state: state.last_step, default=None)
 
 
-class Head(NamedTuple):
-    """What the first rows of a file tell."""
-
-    form: Form
-    types: Mapping[str, pa.DataType]  # Of its columns.
-
-
 @dataclass(frozen=True)
 class Log:
     """A log: what is read, and its completions (`read_logs.py`)."""
 
     name: str  # The folder or files.
-    head: Head  # That of its first file.
+    form: Form  # That of its first file.
     given: GivenColumns
-    files: Mapping[Path, Head] = field(default_factory=dict)
+    files: Mapping[Path, Form] = field(default_factory=dict)
     asked: bool = False  # Whether every file was named, not found in a folder.
     state: State | None = None  # What TRL's `trainer_state.json` says.
     faults: Faults = field(default_factory=Faults)  # What could not be read.
     left_out: tuple[LeftOut, ...] = ()
     completions: pd.DataFrame = field(default_factory=pd.DataFrame)
-    labels: Mapping[int, str] = field(default_factory=dict)  # Of prompts, by their hash.
+    labels: dict[int, str] = field(default_factory=dict)  # Of prompts, by their hash.
     identity: str = ""  # The name that names prompts, `prompt_id` or `prompt`.
-
-    @property
-    def form(self) -> Form:
-        """How its files write completions."""
-        return self.head.form
 
     def place(self, table: pd.DataFrame, at: int) -> str:
         """Name a completion of a table in a message."""
@@ -109,6 +103,11 @@ class Log:
         name = [*map(str, self.files), self.name][file]
         unit = "line" if name.endswith((*LINES, ".csv")) else "row"
         return f"{name}, {unit} {row}"
+
+    def refuse(self, table: pd.DataFrame, odd_N: Flags, why: str) -> None:
+        """Refuse the first completion of a table that is odd."""
+        for at in np.flatnonzero(odd_N)[:1].tolist():
+            raise InputError(f"{self.place(table, at)}: {why}")
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -123,33 +122,26 @@ def _files(path: Path) -> Iterator[Path]:
             raise InputError(f"{path}: no such file or folder; name a run's folder")
 
 
-def _each_once(files: Sequence[Path]) -> tuple[list[Path], list[LeftOut]]:
-    """Leave out links and copies of files that come before."""
-    kept, again = dict[bytes, Path](), list[str]()
+def _each_once(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Take links and copies of files that come before out."""
+    kept, again = dict[bytes, Path](), list[Path]()
     for file in files:
         with reading(file), file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").digest() if files[1:] else b""
         if kept.setdefault(digest, file) is not file:
-            again.append(str(file))
-    what = "link(s) or copies of another file, counted once"
-    left_out = [LeftOut(len(again), what, again[0])] if again else []
-    return [*kept.values()], left_out
-
-
-def _head(file: Path, given: GivenColumns, state: State | None) -> Head:
-    """Find the form of a file, and its columns."""
-    types = head_of(file, Faults(partial=True))
-    functions = state.functions if state else ()
-    return Head(recognise(str(file), types, given, functions), types)
+            again.append(file)
+    return [*kept.values()], again
 
 
 def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log:
     """Find the files of a log; `given` are the user's names of columns."""
-    known, others, state_of = dict[Path, Head](), list[str](), cache(find_state)
+    known, others, state_of = dict[Path, Form](), list[str](), cache(find_state)
     for path in paths:
         for file in _files(path):
             try:
-                known[file] = _head(file, given, state_of(file.parent))
+                types, state = head_of(file, Faults(True)), state_of(file.parent)
+                functions = state.functions if state else ()
+                known[file] = recognise(str(file), types, given, functions)
             except InputError as error:
                 if file == path:
                     raise
@@ -159,13 +151,17 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
         kinds = f"has no {', '.join(ROW_SUFFIXES)} file"
         remedy = f"{name}: {kinds}; name the folder that the trainer writes its rollouts to"
         raise InputError(others[0] if others else remedy)
-    files, left_out = _each_once([*known])
+    files, again = _each_once([*known])
     for path in paths:
         _refuse_several(path, [file for file in files if path in file.parents])
-    _refuse_mixture({known[file].form.name: file for file in files})
-    if others:
-        what = "file(s) that are no log: left out"
-        left_out.append(LeftOut(len(others), what, others[0]))
+    forms = {known[file].name: file for file in files}
+    if len(forms) > 1:
+        some = ", ".join(f"{path} ({form})" for form, path in forms.items())
+        raise InputError(f"{shorten(some, 300)}: of several forms; name the files of one")
+    left_out: dict[str, Sequence[Any]] = {
+        "link(s) or copies of another file, counted once": again,
+        "file(s) that are no log: left out": others,
+    }
     return Log(
         name,
         known[files[0]],
@@ -174,7 +170,7 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
         asked=all(path.is_file() for path in paths),
         state=state_of(files[0].parent),
         faults=faults,
-        left_out=tuple(left_out),
+        left_out=tuple(count_left_out(left_out)),
     )
 
 
@@ -187,9 +183,3 @@ def _refuse_several(root: Path, files: Sequence[Path]) -> None:
             f"{root}: rollouts in {len(folders)} folders, {shorten(some, 300)}; name the "
             "one of the training, or its files"
         )
-
-
-def _refuse_mixture(kinds: Mapping[str, Path]) -> None:
-    if len(kinds) > 1:
-        some = ", ".join(f"{path} ({name})" for name, path in kinds.items())
-        raise InputError(f"{shorten(some, 300)}: of several forms; name the files of one")

@@ -58,6 +58,7 @@ class Form:
     """How a file writes its completions."""
 
     name: str
+    types: Mapping[str, pa.DataType]  # Of all columns of the file, by their names.
     # The file's columns by the names of a record; `rewards.NAME` are reward functions.
     columns: Mapping[str, str]
     blocks: bool = False  # Whether groups are blocks of neighbours, whatever their prompt.
@@ -122,7 +123,8 @@ def _trl(
         rewards = [name for name in rewards if name in functions]
     elif len(rewards) > 1 and pa.types.is_string(types["advantage"]) and not named:
         raise InputError(f"{where}: {which_rewards(rewards)}")
-    return Form("TRL", columns | {PART + name: name for name in rewards}, blocks=True)
+    parts = {PART + name: name for name in rewards}
+    return Form("TRL", types, columns | parts, blocks=True)
 
 
 def which_rewards(names: Sequence[str]) -> str:
@@ -139,7 +141,7 @@ def _may_be_float(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_string(kind))
 
 
-def _verl(names: Collection[str]) -> Form | None:
+def _verl(types: Mapping[str, pa.DataType]) -> Form | None:
     """`trainer.rollout_data_dir`: `<step>.jsonl`.
 
     `input`, `output`, `gts`, `score` and `step`, then whatever the reward function adds, of
@@ -147,10 +149,10 @@ def _verl(names: Collection[str]) -> Form | None:
     of a step: those of equal `input` are a group, or of equal `uid` where it is there.
     Source: `RayPPOTrainer._dump_generations`.
     """
-    if not {*_VERL.values()} <= {*names}:
+    if not {*_VERL.values()} <= {*types}:
         return None
-    columns = _VERL | ({"group": "uid"} if "uid" in names else {})
-    return Form("verl", columns, mixed=True, outcome="acc")
+    columns = _VERL | ({"group": "uid"} if "uid" in types else {})
+    return Form("verl", types, columns, mixed=True, outcome="acc")
 
 
 def recognise(
@@ -178,7 +180,7 @@ def recognise(
         )
     trl = _trl(where, types, functions, named=given.rewards)
     own = {ours: one for ours, one in own_columns(types).items() if ours in NAMES}
-    form = trl or _verl(types) or Form("rows", own)
+    form = trl or _verl(types) or Form("rows", types, own)
     has = f"its columns are {shorten(', '.join(types), 200)}"
     for column in given.columns.values():
         if not {*_tops(column)} & {*types}:

@@ -20,6 +20,10 @@ from mse_lab.logs.find_logs import Log
 from mse_lab.logs.forms import is_id
 from mse_lab.logs.read_logs import OTHER
 
+_TWO_FILES = (
+    "name the files of one training, leave out what repeats another, or join those that "
+    "share groups (cat a.jsonl b.jsonl > c.jsonl)"
+)
 _NONE = pd.Series(dtype=int)
 
 
@@ -90,23 +94,14 @@ def _refuse_again(groups: _Groups) -> None:
     codes = number(groups.table, "step") if mixed else groups.group_N
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for at in starts[pd.Series(codes[starts]).duplicated()][:1].tolist():
-        step = f"step {groups.table['step'].iloc[at]}" if mixed else ""
+        what = f"step {groups.table['step'].iloc[at]}" if mixed else groups.name(codes[at])
+        cuts = "" if mixed else ", or --group-size G cuts its rows by their order"
         raise InputError(
-            f"{groups.log.place(groups.table, at)}: "
-            f"{step or groups.name(codes[at])} comes again after another: a file that was "
-            "appended to, a second epoch, or ids numbered anew? Name what tells them "
-            "apart, --columns step=... or group=..., or put what belongs together side by "
-            f"side{'' if mixed else ', or --group-size G cuts its rows by their order'}"
+            f"{groups.log.place(groups.table, at)}: {what} comes again after another: a "
+            "file that was appended to, a second epoch, or ids numbered anew? Name what "
+            "tells them apart, --columns step=... or group=..., or put what belongs "
+            f"together side by side{cuts}"
         )
-
-
-def _refuse_two_files(groups: _Groups) -> None:
-    groups.refuse(
-        groups.parts_K(groups.table["file"]) > 1,
-        "in two files",
-        "name the files of one training, leave out what repeats another, or join those "
-        "that share groups (cat a.jsonl b.jsonl > c.jsonl)",
-    )
 
 
 def _refuse_split(groups: _Groups) -> None:
@@ -205,13 +200,13 @@ def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     named = log.identity or "group" in table
     if not named and group_size is None:
         raise InputError(
-            f"which of the columns {shorten(', '.join(log.head.types), 200)} identifies "
+            f"which of the columns {shorten(', '.join(log.form.types), 200)} identifies "
             "a prompt or group? Name one, --columns prompt_id=... or group=...; or give "
             "--group-size G where groups are blocks of lines"
         )
     of_names = ("step", "group") if by_user else ("prompt", "step", "group")
     groups = _by(log, table, of_names if named else ("file", "step"))
-    _refuse_two_files(groups)
+    groups.refuse(groups.parts_K(table["file"]) > 1, "in two files", _TWO_FILES)
     if group_size is not None:
         if groups.size_K.max() == 1 and "prompt" in groups.keys and group_size > 1:
             groups = _neighbours(log, table)

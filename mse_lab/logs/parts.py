@@ -42,10 +42,7 @@ class RewardParts:
 
     parts: Sequence[RewardPart]
     told: bool  # Whether the outcome was named, by the user or the form.
-    others: tuple[str, ...]  # The parts that vary in groups whose outcomes are equal.
-    alone: float  # The share of these groups.
-    share_std: float  # Their share of the squared advantages, as of a part.
-    share_plain: float
+    alone: RewardPart  # The groups whose outcomes are equal, named by what varies there.
 
     @property
     def outcome(self) -> str:
@@ -95,22 +92,20 @@ def split_reward(
     scaled_K = square_K / np.square(np.sqrt(square_K) + STD_FLOOR)
     degrees_K = groups.groups["size"].to_numpy() - 1.0
 
-    def shares(flags_K: Flags) -> tuple[float, float]:
+    def describe(name: str, mean: float, varies_K: Flags, flags_K: Flags) -> RewardPart:
         sums = ((part_K * degrees_K) for part_K in (scaled_K, square_K))
-        std, plain = (float(divide(one[flags_K].sum(), one.sum())) for one in sums)
-        return std, plain
-
-    def describe(name: str) -> RewardPart:
-        flags_K = varies[name] if name == first else varies[name] & ~varies[first]
-        share = float(varies[name].sum() / several_K.sum())
-        return RewardPart(name, float(np.nanmean(values[name])), share, *shares(flags_K))
+        shares = (float(divide(one[flags_K].sum(), one.sum())) for one in sums)
+        return RewardPart(name, mean, float(varies_K.sum() / several_K.sum()), *shares)
 
     alone_K = ~varies[first] & several_K & ~flat.to_numpy()
     names = [first, *(name for name in values if name != first)]
-    return RewardParts(
-        [describe(name) for name in names],
-        told is not None,
-        tuple(name for name in names[1:] if (varies[name] & alone_K).any()),
-        float(alone_K.sum() / several_K.sum()),
-        *shares(alone_K),
-    )
+    others = [name for name in names[1:] if (varies[name] & alone_K).any()]
+    parts = [
+        describe(
+            *(name, float(np.nanmean(values[name])), varies[name]),
+            varies[name] if name == first else varies[name] & ~varies[first],
+        )
+        for name in names
+    ]
+    what = others[0] if len(others) == 1 else "the rest"
+    return RewardParts(parts, told is not None, describe(what, np.nan, alone_K, alone_K))

@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mse_lab.arrays import Floats, Ints
+from mse_lab.arrays import Floats
 from mse_lab.errors import InputError, one_line, shorten, shown
-from mse_lab.logs.find_logs import Head, LeftOut, Log, find_logs
-from mse_lab.logs.forms import GivenColumns, recognise
+from mse_lab.logs.find_logs import Log, count_left_out, find_logs
+from mse_lab.logs.forms import Form, GivenColumns, recognise
 from mse_lab.mse.mismatch import token_divergences
 from mse_lab.records.records import (
     IDENTITIES,
@@ -66,34 +66,33 @@ class _Reader:
     """A log as it is read, some thousand rows of a file at a time."""
 
     log: Log
-    labels: dict[int, str] = field(default_factory=dict)
     types: dict[str, type] = field(default_factory=dict)  # Of ids, in the file.
     seen: set[str] = field(default_factory=set)  # Names of a record that some row has.
     words: set[str] = field(default_factory=set)  # Added columns that are no numbers.
     tables: list[pd.DataFrame] = field(default_factory=list)
 
-    def read(self, file: int, rows: Iterator[Rows], head: Head) -> None:
-        """Read the rows of a file, whose first ones have this head."""
+    def read(self, file: int, rows: Iterator[Rows], form: Form) -> None:
+        """Read the rows of a file, whose first ones have this form."""
         for some in rows:
-            if {*some.columns} - {*head.types}:
-                self._refuse_late(some, head)
+            if {*some.columns} - {*form.types}:
+                self._refuse_late(some, form)
             if some.numbers:
-                self.tables.append(self._table(file, some, head))
+                self.tables.append(self._table(file, some, form))
 
-    def _refuse_late(self, rows: Rows, head: Head) -> None:
+    def _refuse_late(self, rows: Rows, form: Form) -> None:
         """Refuse a column that would be read, had the first rows had it."""
-        types = dict.fromkeys([*head.types, *rows.columns], pa.null())
-        form = recognise(rows.path, types, self.log.given)
-        for name in {*form.columns.values()} & {*rows.columns} - {*head.types}:
+        types = dict.fromkeys([*form.types, *rows.columns], pa.null())
+        late = recognise(rows.path, types, self.log.given)
+        for name in {*late.columns.values()} & {*rows.columns} - {*form.types}:
             at = next(n for n, one in enumerate(rows.columns[name]) if one is not None)
             raise InputError(
                 f"{rows.place(at)}: has {name}, and the first rows have none; give it in "
                 "every row or in none"
             )
 
-    def _table(self, file: int, rows: Rows, head: Head) -> pd.DataFrame:
+    def _table(self, file: int, rows: Rows, form: Form) -> pd.DataFrame:
         """Give the numbers of some rows."""
-        form, added = head.form, head.form.added([*rows.columns])
+        added = form.added([*rows.columns])
         for name in added:
             kinds = {*map(type, listed(rows.columns[name]))} - {type(None)}
             self.words |= {name} if kinds - {bool, int, float} else set()
@@ -129,7 +128,7 @@ class _Reader:
         hashes = [*map(hash, texts)]
         if labelled:
             labels = (shorten(one_line(text[:1000]), 60) for text in texts)
-            self.labels.update(zip(hashes, labels, strict=True))
+            self.log.labels.update(zip(hashes, labels, strict=True))
         found = np.array(hashes, np.int64)[coded.indices.fill_null(0).to_numpy()]
         return np.where(names.is_null(), np.nan, found) if names.null_count else found
 
@@ -155,22 +154,20 @@ class _Reader:
         words = [PART + name for name in self.words]
         table = pd.concat(self.tables, ignore_index=True)
         table = table.drop(columns=words, errors="ignore")
-        _refuse_missing(log, table)
-        _refuse_other_text(log, table, self.labels)
+        _refuse_odd_ids(log, table)
         _refuse_older(log, table)
         identity = next((name for name in ("prompt_id", "prompt") if name in table), "")
         if identity == "prompt_id":
             table = table.drop(columns="prompt", errors="ignore")
             table = table.rename(columns={"prompt_id": "prompt"})
         for name in {"group", *(["prompt"] if identity == "prompt_id" else [])} & {*table}:
-            _refuse_two_spellings(pd.Series(table[name].unique()).map(self.labels))
-        return replace(
-            log,
-            completions=table,
-            labels=self.labels,
-            identity=identity,
-            left_out=(*log.left_out, *_left_out(log.faults)),
-        )
+            _refuse_two_spellings(pd.Series(table[name].unique()).map(log.labels))
+        faults = {
+            "line(s) that are no JSON object: left out": log.faults.damaged,
+            "file(s) that end early, read up to there": log.faults.early,
+        }
+        left_out = (*log.left_out, *count_left_out(faults))
+        return replace(log, completions=table, identity=identity, left_out=left_out)
 
     def _refuse_unseen(self) -> None:
         """Refuse a nested column that the user named, and that no row has."""
@@ -184,27 +181,24 @@ class _Reader:
                 )
 
 
-def _refuse_missing(log: Log, table: pd.DataFrame) -> None:
-    """Refuse an identity that only some completions have."""
+def _refuse_odd_ids(log: Log, table: pd.DataFrame) -> None:
+    """Refuse an identity of some completions only, and an id that goes with two texts.
+
+    Such an id counts within a step, perhaps.
+    """
     for name in [name for name in IDENTITIES if name in table]:
-        for at in np.flatnonzero(table[name].isna())[:1].tolist():
-            raise InputError(
-                f"{log.place(table, at)}: {name} is missing, which other rows have; give "
-                "it in every row or in none"
+        why = "is missing, which other rows have; give it in every row or in none"
+        log.refuse(table, table[name].isna(), f"{name} {why}")
+    if {"prompt_id", "prompt"} <= {*table}:
+        pairs = table[["prompt_id", "prompt"]].drop_duplicates()
+        for at in pairs.index[pairs["prompt_id"].duplicated()][:1]:
+            label = log.labels[int(table["prompt_id"][at])]
+            log.refuse(
+                table,
+                table.index == at,
+                f"prompt_id = {label} goes with two prompts; --columns prompt_id=prompt if "
+                "the text identifies them, prompt=prompt_id if the id does",
             )
-
-
-def _refuse_other_text(log: Log, table: pd.DataFrame, labels: Mapping[int, str]) -> None:
-    """Refuse an id that goes with two texts: it counts within a step, perhaps."""
-    if not {"prompt_id", "prompt"} <= {*table}:
-        return
-    pairs = table[["prompt_id", "prompt"]].drop_duplicates()
-    for at in pairs.index[pairs["prompt_id"].duplicated()][:1]:
-        raise InputError(
-            f"{log.place(table, at)}: prompt_id = {labels[table['prompt_id'][at]]} goes "
-            "with two prompts; --columns prompt_id=prompt if the text identifies them, "
-            "prompt=prompt_id if the id does"
-        )
 
 
 def _refuse_older(log: Log, table: pd.DataFrame) -> None:
@@ -292,18 +286,13 @@ def _hashes(contents: pa.Array) -> Floats:
     return np.where(contents.is_null(), np.nan, hashes)
 
 
-def _entries(lists: pa.Array) -> tuple[Ints, Floats]:
-    """Give the row of each entry of lists, and the entry."""
-    return pc.list_parent_indices(lists).to_numpy(), _floats(lists.flatten())
-
-
 def _drawn_tokens(columns: Mapping[str, pa.Array]) -> pa.Array | None:
     """Count the tokens that the policy drew."""
     tokens, mask = columns.get("token_ids"), columns.get("mask")
     if mask is None:
         return None if tokens is None else pc.list_value_length(tokens)
-    rows, drawn = _entries(mask)
-    counts = np.bincount(rows, weights=drawn, minlength=len(mask))
+    row_T, drawn_T = pc.list_parent_indices(mask).to_numpy(), _floats(mask.flatten())
+    counts = np.bincount(row_T, drawn_T, len(mask))
     return pa.array(counts, mask=np.asarray(mask.is_null()))
 
 
@@ -311,17 +300,17 @@ def _compare(rows: Rows, records: Mapping[str, pa.Array]) -> dict[str, Floats]:
     """Compare both log-probabilities of the tokens that the policy drew."""
     names = ("log_probs", "engine_log_probs", "mask")
     lists = {name: records[name] for name in names if name in records}
-    length_N = pc.list_value_length(lists["log_probs"])
-    for name, one in lists.items():
-        other_N = pc.list_value_length(one)
+    length_N, *others = map(pc.list_value_length, lists.values())
+    for name, other_N in zip(names[1:], others, strict=False):
         if (at := pc.index(pc.not_equal(length_N, other_N), True).as_py()) >= 0:
             raise InputError(
                 f"{rows.place(at)}: {length_N[at]} log_probs, {other_N[at]} of {name}; "
                 "give one of each for a token"
             )
     known = reduce(pc.and_, (one.is_valid() for one in lists.values()))
-    (at_T, model_T), (_, engine_T), *masks = (
-        _entries(one.filter(known)) for one in lists.values()
+    at_T = pc.list_parent_indices(lists["log_probs"].filter(known)).to_numpy()
+    model_T, engine_T, *masks = (
+        _floats(one.filter(known).flatten()) for one in lists.values()
     )
     row_T = np.flatnonzero(known)[at_T]
     largest_T = np.maximum(model_T, engine_T)
@@ -331,18 +320,11 @@ def _compare(rows: Rows, records: Mapping[str, pa.Array]) -> dict[str, Floats]:
             "the natural logarithm of each token's probability"
         )
     log_T = model_T - engine_T
-    used_T = np.isfinite(log_T)
-    for _, mask_T in masks:
-        used_T &= mask_T > 0
+    used_T = reduce(np.logical_and, (one > 0 for one in masks), np.isfinite(log_T))
     log_T, row_T = log_T[used_T], row_T[used_T]
-    terms = {
-        "tokens": np.ones_like(log_T),
-        "log_ratio": log_T,
-        "kl": token_divergences(log_T),
-    }
-    size = len(rows.numbers)
+    terms = {"tokens": None, "log_ratio": log_T, "kl": token_divergences(log_T)}
     return {
-        name: np.bincount(row_T, values_T, size).astype(float)
+        name: np.bincount(row_T, values_T, len(known)).astype(float)
         for name, values_T in terms.items()
     }
 
@@ -352,17 +334,7 @@ def _log_of_frame(frame: pd.DataFrame, given: GivenColumns, faults: Faults) -> L
     kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
     types = dict(zip(map(str, frame.columns), kinds, strict=True))
     where = "the data frame"
-    head = Head(recognise(where, types, given), types)
-    return Log(where, head, given, asked=True, faults=faults)
-
-
-def _left_out(faults: Faults) -> list[LeftOut]:
-    """Say which lines and ends of files were left out."""
-    left_out = {
-        "line(s) that are no JSON object: left out": faults.damaged,
-        "file(s) that end early, read up to there": faults.early,
-    }
-    return [LeftOut(len(all_), what, all_[0]) for what, all_ in left_out.items() if all_]
+    return Log(where, recognise(where, types, given), given, asked=True, faults=faults)
 
 
 def read_log(
@@ -374,13 +346,12 @@ def read_log(
     """Read a log: folders and files, or a data frame, with the user's names of columns."""
     faults, columns = Faults(partial_ok), columns or GivenColumns()
     if isinstance(given, pd.DataFrame):
-        reader = _Reader(_log_of_frame(given, columns, faults))
-        head = reader.log.head
-        with reading_rows(reader.log.name):
-            reader.read(0, frame_rows(given, head.form.wanted), head)
+        reader = _Reader(log := _log_of_frame(given, columns, faults))
+        with reading_rows(log.name):
+            reader.read(0, frame_rows(given, log.form.wanted), log.form)
         return reader.finish()
     reader = _Reader(find_logs(given, columns, faults))
-    for number, (file, head) in enumerate(reader.log.files.items()):
+    for number, (file, form) in enumerate(reader.log.files.items()):
         with reading_rows(file):
-            reader.read(number, read_rows(file, head.form.wanted, faults), head)
+            reader.read(number, read_rows(file, form.wanted, faults), form)
     return reader.finish()

@@ -11,8 +11,7 @@ from mse_lab.arrays import Flags, Floats
 from mse_lab.logs import values
 from mse_lab.logs.parts import RewardParts, split_reward
 from mse_lab.logs.reward_groups import RewardGroups
-from mse_lab.mse.cluster_means import cluster_mean
-from mse_lab.mse.intervals import UNKNOWN, Estimate
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.mismatch import Mismatch, measure_mismatch
 
 FEW = 20  # A note says so where there are fewer prompts than this.
@@ -59,16 +58,9 @@ class Summary:
         """Whether there are groups of two completions or more."""
         return self.numbers["zero_variance"] is not None
 
-    def mean_where(self, values_N: Floats, flags_N: Flags) -> Estimate:
-        """Average a number over some completions; the interval is over prompts."""
-        if not flags_N.any():
-            return UNKNOWN
-        prompt_N = self.groups.completions["prompt"].to_numpy()
-        return cluster_mean(values_N[flags_N], prompt_N[flags_N], self.level)
-
-    def mean_reward_where(self, flags_N: Flags) -> Estimate:
-        """Average the reward of some completions."""
-        return values.mean_reward(self.groups, flags_N, self.level)
+    def mean_where(self, flags_N: Flags, values_N: Floats | None = None) -> Estimate:
+        """Average the reward or another number of some completions."""
+        return values.mean_where(self.groups, flags_N, self.level, values_N)
 
     @property
     def notes(self) -> list[str]:
@@ -120,7 +112,7 @@ def _counts(
 def _of_values(groups: RewardGroups, prompts: pd.DataFrame, level: float) -> dict[str, Any]:
     """Say how prompts' mean rewards lie, and how they drift."""
     drift = values.drift_of_values(groups, level)
-    mean = values.mean_reward(groups, np.ones(len(groups.completions), bool), level)
+    mean = values.mean_where(groups, np.ones(len(groups.completions), bool), level)
 
     def share(name: str) -> Estimate:
         flags_P = prompts[name].to_numpy() == 1

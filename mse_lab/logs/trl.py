@@ -11,7 +11,7 @@ group or batch. So a reading of rewards and block length is right only if advant
 the centred rewards in every block (`follows`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,7 @@ import pandas as pd
 
 from mse_lab.arrays import Floats, Ints
 from mse_lab.errors import InputError, shorten
-from mse_lab.logs.find_logs import LeftOut, State
+from mse_lab.logs.find_logs import LeftOut, State, count_left_out
 from mse_lab.logs.forms import which_rewards
 from mse_lab.records.records import PART
 
@@ -67,20 +67,7 @@ def leave_out(
             f"{KEEP}. To read them name their files"
         )
     kept = "training" if "training" in sorts.values() else "evaluated"
-    others = {step: one for step, one in sorts.items() if one != kept}
     at = np.concatenate([rows[step] for step, one in sorts.items() if one == kept])
-    return table.iloc[at].reset_index(drop=True), [*_left_out(others, state)]
-
-
-def _sort(step: int, state: State | None, *, asked: bool) -> str:
-    """Say what a step's file holds; before the first step TRL writes evaluations alone."""
-    if step == 0 or (state and step in state.evaluated):
-        return "evaluated"
-    trained = asked or not state or step <= state.last_step
-    return "training" if trained else "unknown"
-
-
-def _left_out(sorts: Mapping[int, str], state: State | None) -> Iterator[LeftOut]:
     last = state.last_step if state else 0
     says = {
         "evaluated": "step(s) whose files hold an evaluation in the place of rollouts: "
@@ -90,9 +77,19 @@ def _left_out(sorts: Mapping[int, str], state: State | None) -> Iterator[LeftOut
         "unknown": f"step(s) after {last}, that of trainer_state.json, evaluations or an "
         "older training's perhaps: left out; name the files that hold rollouts",
     }
-    for sort, what in says.items():
-        if steps := [step for step, one in sorts.items() if one == sort]:
-            yield LeftOut(len(steps), what, f"step {steps[0]}")
+    steps_of = {
+        words: [f"step {step}" for step, one in sorts.items() if one == sort != kept]
+        for sort, words in says.items()
+    }
+    return table.iloc[at].reset_index(drop=True), count_left_out(steps_of)
+
+
+def _sort(step: int, state: State | None, *, asked: bool) -> str:
+    """Say what a step's file holds; before the first step TRL writes evaluations alone."""
+    if step == 0 or (state and step in state.evaluated):
+        return "evaluated"
+    trained = asked or not state or step <= state.last_step
+    return "training" if trained else "unknown"
 
 
 def follows(reward_N: Floats, advantage_N: Floats, size: int) -> bool:

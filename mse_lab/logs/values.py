@@ -35,19 +35,20 @@ def mean_share(shares: Floats | Flags, prompts: Ints, level: float) -> Estimate:
     return cluster_share(shares[known].astype(float), prompts[known], level, rng)
 
 
-def mean_reward(groups: RewardGroups, flags_N: Flags, level: float) -> Estimate:
-    """Average the reward of some completions; of rewards from 0 to 1 as a share.
+def mean_where(
+    groups: RewardGroups, flags_N: Flags, level: float, values_N: Floats | None = None
+) -> Estimate:
+    """Average a number of some completions, by default the reward, over prompts.
 
-    So its interval has a width where these are few and all wrong.
+    Rewards from 0 to 1 as shares: their interval has a width where all are wrong.
     """
     if not flags_N.any():
         return UNKNOWN
-    reward_N, prompt_N = (
-        groups.completions[name].to_numpy()[flags_N] for name in ("reward", "prompt")
-    )
-    if groups.range[0] < 0 or groups.range[1] > 1:
-        return cluster_mean(reward_N, prompt_N, level)
-    return mean_share(reward_N, prompt_N, level)
+    reward_N, prompt_N = (groups.completions[name] for name in ("reward", "prompt"))
+    shares = values_N is None and groups.range[0] >= 0 and groups.range[1] <= 1
+    average = mean_share if shares else cluster_mean
+    given_N = reward_N.to_numpy() if values_N is None else values_N
+    return average(given_N[flags_N], prompt_N.to_numpy()[flags_N], level)
 
 
 def forecast(groups: RewardGroups, level: float) -> dict[int, Estimate]:

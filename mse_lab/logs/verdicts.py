@@ -14,17 +14,6 @@ from mse_lab.errors import one_line
 from mse_lab.formatting import number, percent, share, with_interval
 from mse_lab.logs.summary import Summary
 
-# Above these values a check needs a look.
-LIMITS: Mapping[str, float] = {
-    "silent": 0.5,  # The share of zero-variance groups.
-    "truncated": 0.1,  # The share of completions that the length limit cut.
-    "copies": 0.5,  # The share of completions equal to an earlier one of their group.
-    # The fall of the mean reward, over the range of rewards, where it is significant.
-    "drift": 0.05,
-    "parts": 0.2,  # The share of groups in which only other parts than the outcome differ.
-    "mismatch": 0.2,  # One minus the effective sample size of the trainer's weights.
-}
-
 # The value of a check, its finding, and the action; None where the log lacks the numbers.
 _Finding = tuple[float, str, str] | None
 
@@ -69,7 +58,7 @@ def _truncated(summary: Summary) -> _Finding:
     if truncated is None or cut_N is None:
         return None
     finding = f"cut completions {percent(truncated)}"
-    cut, ended = (summary.mean_reward_where(flags_N).value for flags_N in (cut_N, ~cut_N))
+    cut, ended = (summary.mean_where(flags_N).value for flags_N in (cut_N, ~cut_N))
     if np.isfinite(cut) and np.isfinite(ended):
         finding += f", mean reward {number(cut, 2)} where others have {number(ended, 2)}"
     action = "Raise the limit on the length, or the reward teaches length before the task."
@@ -99,16 +88,14 @@ def _drift(summary: Summary) -> _Finding:
 
 
 def _parts(summary: Summary) -> _Finding:
-    parts = summary.parts
-    if parts is None:
+    if summary.parts is None:
         return None
-    outcome = one_line(parts.outcome)
-    others = one_line(parts.others[0]) if len(parts.others) == 1 else "the rest"
+    outcome, alone = one_line(summary.parts.outcome), summary.parts.alone
     return (
-        parts.alone,
-        f"in {share(parts.alone)} of the groups only {others} differs, not {outcome}: "
-        f"{share(parts.share_std)} of the squared advantages if divided by the group's "
-        f"standard deviation, {share(parts.share_plain)} if not",
+        alone.varies,
+        f"in {share(alone.varies)} of the groups only {one_line(alone.name)} differs, not "
+        f"{outcome}: {share(alone.share_std)} of the squared advantages if divided by the "
+        f"group's standard deviation, {share(alone.share_plain)} if not",
         f"Give the rest only where {outcome} is met, or do not divide "
         "(scale_rewards=none).",
     )
@@ -123,16 +110,23 @@ def _mismatch(summary: Summary) -> _Finding:
     )
 
 
-_CHECKS: Mapping[str, Callable[[Summary], _Finding]] = {
-    **{"silent": _silent, "truncated": _truncated, "copies": _copies},
-    **{"drift": _drift, "parts": _parts, "mismatch": _mismatch},
+# Each check, and the value above which it needs a look.
+_CHECKS: Mapping[str, tuple[Callable[[Summary], _Finding], float]] = {
+    "silent": (_silent, 0.5),  # The share of zero-variance groups.
+    "truncated": (_truncated, 0.1),  # Of completions that the length limit cut.
+    "copies": (_copies, 0.5),  # Of completions equal to an earlier one of their group.
+    # The fall of the mean reward, over the range of rewards, where it is significant.
+    "drift": (_drift, 0.05),
+    "parts": (_parts, 0.2),  # Of groups in which only other parts than the outcome differ.
+    "mismatch": (_mismatch, 0.2),  # One minus the effective sample size of the weights.
 }
+LIMITS = {key: limit for key, (_, limit) in _CHECKS.items()}
 
 
 def verdicts_of(summary: Summary) -> dict[str, LogVerdict]:
     """Judge a log by its limits, by the checks for which it has the numbers."""
     limits = {**LIMITS, **summary.limits}
-    found = {key: check(summary) for key, check in _CHECKS.items()}
+    found = {key: check(summary) for key, (check, _) in _CHECKS.items()}
     return {
         key: LogVerdict(key, got[0], limits[key], *got[1:])
         for key, got in found.items()

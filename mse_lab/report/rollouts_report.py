@@ -161,14 +161,14 @@ def _completions(summary: Summary) -> Part | None:
         rows.append([f"mean length, {unit}", number(numbers["mean_length"])])
         names = ("right", "wrong") if groups.binary else ("largest", "least")
         for name, column in zip(names, ("right", "wrong"), strict=True):
-            mean = summary.mean_where(lengths_N, groups.completions[column].to_numpy())
+            mean = summary.mean_where(groups.completions[column].to_numpy(), lengths_N)
             if np.isfinite(mean.value):
                 what = f"{name} completions" if groups.binary else f"the {name} reward"
                 rows.append([f"  of {what}", with_interval(mean)])
     if (cut_N := groups.cut_N) is not None:
         rows.append(["cut at the limit", percent(numbers["truncated_interval"])])
         for name, flags_N in (("cut", cut_N), ("ended", ~cut_N)):
-            mean = summary.mean_reward_where(flags_N)
+            mean = summary.mean_where(flags_N)
             if np.isfinite(mean.value):
                 rows.append([f"  mean reward where {name}", with_interval(mean)])
     if "duplicates" in numbers:

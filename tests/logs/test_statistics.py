@@ -117,11 +117,11 @@ def test_a_mean_reward_of_zero_is_not_known_exactly(tmp_path):
     assert (mean.value, mean.low) == (0, 0)
     assert mean.high == pytest.approx(0.06, abs=0.005)
     few = summarise(tmp_path, groups_of([0, 1], [0, 1], [0, 1]))
-    wrong = few.mean_reward_where(few.groups.completions["wrong"].to_numpy())
+    wrong = few.mean_where(few.groups.completions["wrong"].to_numpy())
     assert wrong.high == pytest.approx(1 - 0.025 ** (1 / 3), abs=0.02)
-    assert np.isnan(few.mean_reward_where(np.zeros(6, dtype=bool)).value)
+    assert np.isnan(few.mean_where(np.zeros(6, dtype=bool)).value)
     graded = summarise(tmp_path, groups_of([0, 2], [0, 2]))
-    assert tuple(graded.mean_reward_where(np.array([True, False] * 2))) == (0, 0, 0)
+    assert tuple(graded.mean_where(np.array([True, False] * 2))) == (0, 0, 0)
 
 
 def test_at_the_size_in_use_the_forecast_is_what_was_seen(tmp_path):
@@ -296,7 +296,7 @@ def test_parts_by_hand(tmp_path):
     summary = summarise(tmp_path, PARTED)
     found, said = summary.parts, verdicts_of(summary)["parts"]
     right, brief = found.parts
-    assert (found.outcome, found.told, found.others) == ("right", False, ("brief",))
+    assert (found.outcome, found.told, found.alone.name) == ("right", False, "brief")
     assert (right.mean, brief.mean) == pytest.approx((2 / 9, 1.3 / 9))
     assert (right.varies, brief.varies) == (0.5, 0.5)
     assert (right.share_plain, brief.share_plain) == pytest.approx((1 / 1.02, 0.02 / 1.02))
@@ -305,7 +305,9 @@ def test_parts_by_hand(tmp_path):
     )
     assert brief.share_std == pytest.approx(few / (few + sum(others)))
     assert right.share_std == pytest.approx(1 - brief.share_std)
-    assert (found.alone, found.share_plain) == pytest.approx((0.25, 0.02 / 1.02))
+    assert (found.alone.varies, found.alone.share_plain) == pytest.approx(
+        (0.25, 0.02 / 1.02)
+    )
     assert said.look
     assert said.finding.startswith(
         "in 25% of the groups only brief differs, not right: 25%"
@@ -325,9 +327,9 @@ def test_a_case_of_the_field(tmp_path):
     spread = [np.std([sum(one) for one in group], ddof=1) for group in groups]
     plain = np.square(spread)
     scaled = np.square(spread / (np.array(spread) + 1e-4))
-    assert found.alone == np.mean(equal)
-    assert found.share_std == pytest.approx(scaled[equal].sum() / scaled.sum())
-    assert found.share_plain == pytest.approx(plain[equal].sum() / plain.sum())
+    assert found.alone.varies == np.mean(equal)
+    assert found.alone.share_std == pytest.approx(scaled[equal].sum() / scaled.sum())
+    assert found.alone.share_plain == pytest.approx(plain[equal].sum() / plain.sum())
 
 
 def test_which_part_is_the_outcome(tmp_path):
