@@ -152,8 +152,14 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
         remedy = f"{name}: {kinds}; name the folder that the trainer writes its rollouts to"
         raise InputError(others[0] if others else remedy)
     files, again = _each_once([*known])
-    for path in paths:
-        _refuse_several(path, [file for file in files if path in file.parents])
+    for path in paths:  # Of a training and its evaluations, or of two trainings.
+        folders = Counter(file.parent for file in files if path in file.parents)
+        if len(folders) > 1:
+            some = ", ".join(f"{folder} ({count})" for folder, count in folders.items())
+            raise InputError(
+                f"{path}: rollouts in {len(folders)} folders, {shorten(some, 300)}; name "
+                "the one of the training, or its files"
+            )
     forms = {known[file].name: file for file in files}
     if len(forms) > 1:
         some = ", ".join(f"{path} ({form})" for form, path in forms.items())
@@ -172,14 +178,3 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
         faults=faults,
         left_out=tuple(count_left_out(left_out)),
     )
-
-
-def _refuse_several(root: Path, files: Sequence[Path]) -> None:
-    """Refuse several folders: of a training and its evaluations, or of two trainings."""
-    folders = Counter(file.parent for file in files)
-    if len(folders) > 1:
-        some = ", ".join(f"{folder} ({count})" for folder, count in folders.items())
-        raise InputError(
-            f"{root}: rollouts in {len(folders)} folders, {shorten(some, 300)}; name the "
-            "one of the training, or its files"
-        )

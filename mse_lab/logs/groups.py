@@ -24,7 +24,6 @@ _TWO_FILES = (
     "name the files of one training, leave out what repeats another, or join those that "
     "share groups (cat a.jsonl b.jsonl > c.jsonl)"
 )
-_NONE = pd.Series(dtype=int)
 
 
 def largest_mode(sizes: Ints) -> int:
@@ -163,8 +162,8 @@ def _refuse_unlike(groups: _Groups) -> None:
 
 def _tells_groups(table: pd.DataFrame) -> bool:
     """Whether there are groups by their own column; one for several prompts tells none."""
-    several = [name for name in ("group", "prompt") if table.get(name, _NONE).nunique() > 1]
-    return "group" in table and several != ["prompt"]
+    ids = [name for name in ("group", "prompt") if name in table]
+    return "group" in ids and [n for n in ids if table[n].nunique() > 1] != ["prompt"]
 
 
 def _cut(groups: _Groups, size: int) -> _Groups:

@@ -37,6 +37,10 @@ UNLIKE_PROMPTS = (
     "Completions of a group have different prompts: each group is taken for one prompt."
 )
 
+APART = (
+    "Rows of a group lie apart: --group-size takes those of a prompt together, by order."
+)
+
 
 @dataclass(frozen=True)
 class RewardGroups:
@@ -165,7 +169,10 @@ def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
         table = table.assign(group=np.arange(len(table)) // size)
         cautions += [] if fits else [trl.NO_FIT]
     else:
-        table = table.assign(group=groups_by_id(log, table, group_size))
+        group_N = groups_by_id(log, table, group_size)
+        apart = np.count_nonzero(np.diff(group_N)) > group_N.max()
+        cautions += [APART] if group_size and apart else []
+        table = table.assign(group=group_N)
     size_in_use = largest_mode(np.bincount(table["group"]))
     alike = "prompt" in table and table.groupby("group")["prompt"].nunique().max() == 1
     if not alike:  # Each group is taken for a prompt.

@@ -19,6 +19,7 @@ from log_makers import (
 )
 from mse_lab.errors import InputError
 from mse_lab.logs import forms
+from mse_lab.logs.reward_groups import APART
 
 BASE = completions()
 BY_ID = counted(BASE, "id")
@@ -366,10 +367,18 @@ SIZED = {
 def test_a_size_cuts_by_order(tmp_path, name):
     path, twice = write(tmp_path, SIZED[name]), len(SIZED[name]) // len(BASE)
     expected = {"groups": 60 * twice, "zero_variance": BY_ID["zero_variance"]}
-    check(path, expected, group_size=8)
+    assert APART not in check(path, expected, group_size=8).notes
     short = write(tmp_path / "short", SIZED[name][1:])
     with pytest.raises(InputError, match=r"which are no whole groups|values of group_id"):
         read(short, group_size=8)
+
+
+def test_a_size_says_where_rows_of_a_group_lie_apart(tmp_path):
+    """As they end in a trainer that draws many prompts at once; two epochs of them."""
+    mixed = sorted(lines("place", "prompt", "reward"), key=lambda one: one["place"]) * 2
+    expected = {"groups": 120, "zero_variance": BY_ID["zero_variance"]}
+    found = check(write(tmp_path, mixed), expected, group_size=8)
+    assert APART in found.notes
 
 
 @pytest.mark.parametrize(
