@@ -248,12 +248,3 @@ def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) 
         )
         total += first @ second.T
     return total
-
-
-def squared_norm(vector_D: NDArray[Any]) -> float:
-    """Sum a vector's squares in float64."""
-    parts = (
-        vector_D[at : at + NUMBERS_IN_CACHE]
-        for at in range(0, len(vector_D), NUMBERS_IN_CACHE)
-    )
-    return float(sum(np.square(part, dtype=np.float64).sum() for part in parts))

@@ -31,7 +31,7 @@ from mse_lab.mse.one_pool import (
     gradient_terms,
     sample_moments,
 )
-from mse_lab.mse.pools import inner_products, squared_norm
+from mse_lab.mse.pools import inner_products, without_diagonal
 from mse_lab.mse.subgroups import LossFigures, figures_of_prompt
 
 Blocks = tuple[PromptSample, ...]
@@ -153,15 +153,12 @@ class Samples:
     @property
     def _between_blocks_P(self) -> Floats:
         """sum_{r != s} w_r w_s <g_hat_r, g_hat_s>."""
-        products_P = np.zeros(self.prompts)
-        for prompt, (blocks, shares) in enumerate(
-            zip(self.blocks, self._shares, strict=True)
-        ):
-            if len(blocks) > 1:
-                norms2 = [squared_norm(block.gradient_D) for block in blocks]
-                products_P[prompt] = squared_norm(self._gradients[prompt])
-                products_P[prompt] -= shares**2 @ norms2
-        return products_P
+        products = []
+        for blocks, shares in zip(self.blocks, self._shares, strict=True):
+            gradients_RD = np.stack([one.gradient_D for one in blocks]).astype(np.float64)
+            apart_RR = without_diagonal(gradients_RD @ gradients_RD.T)
+            products.append(shares @ apart_RR @ shares)
+        return np.array(products)
 
     @cached_property
     def _gradients(self) -> list[NDArray[np.floating]]:
