@@ -108,7 +108,7 @@ def test_imports_run_downwards_and_torch_stays_in_its_rooms(path):
         ("policy", "from mse_lab.scores.factors import Factor"),
         ("report", "from trl import GRPOTrainer"),
         ("estimators", "from mse_lab import mse"),
-        ("mse", "from mse_lab.results.tables import mse_table"),
+        ("mse", "from mse_lab.results.analysis import Analysis"),
         ("errors", "import mse_lab.config.schema"),
         ("api.rollouts", "from mse_lab.run.run_probe import measure_model"),
         ("run", "from mse_lab.api.measure import measure"),

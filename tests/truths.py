@@ -31,7 +31,7 @@ from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_table import Constants
 from mse_lab.mse.regime import Regime, aggregate_place, norm_ratio, oracle_gain
 from mse_lab.mse.replicates import Key
-from mse_lab.results.tables import interval_heads
+from mse_lab.results.analysis import interval_heads
 from simulated import Design
 
 # A verdict is counted as an interval that holds 1, the truth being 0 where it is false.

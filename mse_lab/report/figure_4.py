@@ -27,9 +27,8 @@ from mse_lab.report.drawing import (
     name_sizes,
     styles_of,
 )
-from mse_lab.results.analysis import Analysis
+from mse_lab.results.analysis import BASE, FIGURE_4_ESTIMATORS, Analysis, interval_heads
 from mse_lab.results.finished_run import Tables
-from mse_lab.results.tables import BASE, FIGURE_4_ESTIMATORS, interval_heads
 
 # By the end of a run's name; SmolLM2's runs are one checkpoint behind three prompts.
 TITLES = {"base": "Base", "instruct": "Instruct", "icl": "ICL"}

@@ -25,8 +25,7 @@ from mse_lab.mse.regime import (
     measured_baselines,
 )
 from mse_lab.report.drawing import colours_of, ink, legend_above
-from mse_lab.results.analysis import Analysis
-from mse_lab.results.tables import RHO
+from mse_lab.results.analysis import RHO, Analysis
 
 # Group sizes of the lines where GRPO-type equals vanilla; from 64 on it is the oracle's.
 CROSSED_SIZES = (4, 8)

@@ -6,8 +6,8 @@ from mse_lab.formatting import number, share, with_interval
 from mse_lab.mse.mismatch import Mismatch
 from mse_lab.mse.moments import Proxy
 from mse_lab.report.rendering import Part
+from mse_lab.results.analysis import BASE, interval_heads
 from mse_lab.results.diagnostics import Diagnostics
-from mse_lab.results.tables import BASE, interval_heads
 
 
 def describe_completions(run: Diagnostics) -> list[str]:

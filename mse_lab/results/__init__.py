@@ -2,7 +2,7 @@
 
 folder                      the folder of a run: its files, how each is read, whose it is
 files                       write a file whole; refuse a damaged one
-analysis, tables            from pools to numbers, and their tables
+analysis                    from pools to numbers, and their tables
 checks, diagnostics, warnings   what a run says about its own numbers
 finished_run                read a finished run, and repair it
 """

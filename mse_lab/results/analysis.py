@@ -1,5 +1,6 @@
-"""Analysis: from pools to numbers, without a model; all commands compute them here."""
+"""Analysis: from pools to numbers and their tables, without a model, for all commands."""
 
+import math
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -11,14 +12,21 @@ from mse_lab.config.schema import Probe
 from mse_lab.config.training import DEFAULT, Setting, find_setting
 from mse_lab.data.streams import stream
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
-from mse_lab.mse.curves import Curves, Point, law_curves, measure_curves
-from mse_lab.mse.intervals import Bootstrap, Statistic
-from mse_lab.mse.moments import Moments
+from mse_lab.mse.curves import (
+    Curve,
+    Curves,
+    Point,
+    law_curves,
+    measure_curves,
+    paired_ratio,
+)
+from mse_lab.mse.intervals import UNKNOWN, Bootstrap, Estimate, Statistic
+from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.reference_noise import draw_reference_noise
+from mse_lab.mse.reference_noise import aggregate_norm2_error, draw_reference_noise
+from mse_lab.mse.regime import measure_norm_ratios
 from mse_lab.mse.replicates import Key, measure_errors
-from mse_lab.results import tables
 from mse_lab.results.checks import Checks
 from mse_lab.results.warnings import (
     warn_of_disagreement,
@@ -28,8 +36,55 @@ from mse_lab.results.warnings import (
     warn_of_weak_gradient,
 )
 
+BASE = "oracle"
+
+# The estimators of Figure 4, which are also a run's default.
+FIGURE_4_ESTIMATORS = ("vanilla", "grpo", BASE)
+
 # What the paper's statements compare; each has a law for any rewards.
 COMPARED_ESTIMATORS = ("vanilla", "grpo", "oracle", "best-constant")
+
+NO_POINT = Point(None, None)
+
+Columns = dict[str, str | int | float]
+
+
+def interval_heads(name: str) -> list[str]:
+    """Name the columns of a number and of its interval.
+
+    >>> interval_heads("rho")
+    ['rho', 'rho_low', 'rho_high']
+    """
+    return [name, f"{name}_low", f"{name}_high"]
+
+
+RHO = tuple(interval_heads("rho"))
+
+
+def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float]:
+    """Spread a number and its interval over three columns, empty without a number."""
+    return dict(zip(interval_heads(name), estimate or UNKNOWN, strict=True))
+
+
+def _interval(curve: Curve | None, part: str, level: float) -> Estimate | None:
+    return None if curve is None else curve.interval(part, level)
+
+
+def _parts(curve: Curve | None, level: float) -> Columns:
+    parts: Columns = {
+        name: math.nan if curve is None else float(getattr(curve.point, name))
+        for name in ("bias2", "variance", "slope", "cosine")
+    }
+    return parts | interval_columns(
+        "scale_free_mse", _interval(curve, "scale_free_mse", level)
+    )
+
+
+def _law_columns(curve: Curve | None, level: float) -> Columns:
+    return {
+        **interval_columns("law", _interval(curve, "mse", level)),
+        **_parts(curve, level),
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,15 +214,50 @@ class Analysis:
         `mse` with its interval `mse_low` to `mse_high`; `mse_plain`, against one finite
         reference; `law`, exact; `relative_mse`, over ||g||^2; `ratio` to the oracle's mse;
         `bias2`, `variance`; `slope`, <E g_hat, g> / ||g||^2; `cosine` of E g_hat and g;
-        `scale_free_mse`, after the best rescaling; `probe`, its name; `replicates`.
+        `scale_free_mse`, after the best rescaling; `probe`, its name; `replicates`. If
+        there are estimators beyond those of Figure 4, `scale_free_ratio`.
+
+        A number that cannot be computed is left empty. Where there are no replicates, or
+        where a biased estimator's weights depend on lengths, norms or other prompts, these
+        are all but the name and the law; where ||g||^2 is not positive, those that divide
+        by it.
         """
-        return tables.mse_table(self.name, self.pools, self.errors, self.points, self.level)
+        pools, level, norm2 = self.pools, self.level, self.pools.aggregate_norm2
+        excess = float(pools.reference_distance2_P.sum() / 4 / pools.prompts**2)
+        known = norm2 > aggregate_norm2_error(pools)
+        further = {key.estimator for key in self.points}.difference(FIGURE_4_ESTIMATORS)
+        rows = []
+        for key, (measured, law) in self.points.items():
+            base = self.points.get(Key(BASE, key.group_size), NO_POINT).measured
+            mse = math.nan if measured is None else float(measured.point.mse)
+            row: Columns = {
+                "probe": self.name,
+                **key._asdict(),
+                "replicates": self.errors[key].shape[1],
+                **interval_columns("mse", _interval(measured, "mse", level)),
+                "mse_plain": mse + excess,
+                **interval_columns("law", _interval(law, "mse", level)),
+                "relative_mse": mse / norm2 if known else math.nan,
+                **interval_columns("ratio", paired_ratio(measured, base, level)),
+                **_parts(measured, level),
+            }
+            if further:
+                ratio = paired_ratio(measured, base, level, "scale_free_mse")
+                row |= interval_columns("scale_free_ratio", ratio)
+            rows.append(row)
+        return pd.DataFrame(rows)
 
     @cached_property
     def laws(self) -> pd.DataFrame:
         """Exact laws at more group sizes, up to 1,024: `laws.csv`, columns as in `mse`."""
         points = law_curves(self.curves, self.estimators, self.group_sizes)
-        return tables.laws_table(self.name, points, self.level)
+        rows = [
+            {"probe": self.name, **key._asdict(), **_law_columns(curve, self.level)}
+            for key, curve in points
+        ]
+        # The heads are there even if no estimator has a law.
+        heads = ["probe", *Key._fields, *_law_columns(None, self.level)]
+        return pd.DataFrame(rows, columns=heads)
 
     @cached_property
     def prompts(self) -> pd.DataFrame:
@@ -176,9 +266,27 @@ class Analysis:
         `prompt` (its id), `category`, `value` V, `score_norm2` E||W||^2, `grad_norm2`
         ||g||^2, `trace_oracle` T, `zeta`, `best_baseline` b*, `mean_length` in tokens,
         `truncated` (share), `rho`, E||W||^2 of right over wrong completions, and
-        `logit_norm2`, the mean squared norm of the logits' scores.
+        `logit_norm2`, the mean squared norm of the logits' scores. Rho and its interval are
+        empty unless all rewards are 0 or 1, and for a prompt whose replicate completions
+        are all right or all wrong, `logit_norm2` unless all its norms are recorded.
         """
-        return tables.prompts_table(self.described, self.pools, self.level)
+        pools, described = self.pools, self.described
+        moments = pool_moments(pools)
+        ratios_P3 = measure_norm_ratios(pools, self.level)
+        return pd.DataFrame(
+            {
+                **described[["prompt", "category"]],
+                "value": moments.value,
+                "score_norm2": moments.norm2,
+                "grad_norm2": moments.gradient2,
+                "trace_oracle": moments.trace_oracle,
+                "zeta": moments.zeta,
+                "best_baseline": moments.best_baseline,
+                **described[["mean_length", "truncated"]],
+                **dict(zip(RHO, ratios_P3.T, strict=True)),
+                "logit_norm2": pools.logit_norms2_PN.mean(-1),
+            }
+        )
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:

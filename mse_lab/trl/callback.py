@@ -31,7 +31,7 @@ from mse_lab.errors import InputError, is_count, is_share, one_line, shown
 from mse_lab.formatting import share
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
 from mse_lab.report.advice_report import advice_headline
-from mse_lab.results.tables import interval_columns
+from mse_lab.results.analysis import interval_columns
 from mse_lab.run.advise import LARGEST_BLOCK
 from mse_lab.run.context import borrow_subject
 from mse_lab.scores.module_hooks import replaced_forward

@@ -9,9 +9,9 @@ import run_mse
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regime import aggregate_place, gain_shares, measured_baselines, oracle_gain
 from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase
+from mse_lab.results.analysis import RHO
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.results.tables import RHO
 from simulated import with_rewards
 from written_runs import simulate, write_run
 

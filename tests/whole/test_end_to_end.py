@@ -26,7 +26,7 @@ import mse_lab
 import run_mse
 from log_makers import draw_groups, write_lines
 from models import ROWS, SETTINGS, load_parts, write_adapter
-from mse_lab.results import tables
+from mse_lab.results.analysis import Analysis
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.processes import LOCK
@@ -115,7 +115,7 @@ def test_resume(project, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(tables, "mse_table", stop)
+        patched.setattr(Analysis, "mse", property(stop))
         assert run_mse.main(words) == 130
     assert not (out / "small/pools.npz").exists()  # They are written last.
     assert not ResultsFolder(out / "small").is_complete()
