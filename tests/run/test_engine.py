@@ -14,7 +14,7 @@ from mse_lab.data.prompts import load_prompts
 from mse_lab.data.streams import uniforms
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
-from mse_lab.run.rare_tokens import examine_tokens
+from mse_lab.run.supplied import examine_tokens
 
 
 def lines_of_an_engine(probe, folder):
