@@ -6,9 +6,8 @@ import sys
 import pytest
 
 import run_mse
-from mse_lab.results import shards
 from mse_lab.results.folder import ResultsFolder
-from mse_lab.run import run_probe
+from mse_lab.run import loop, run_probe
 
 
 def test_what_was_made_of_a_run_stays_where_that_is_measured_again(write_probe, tmp_path):
@@ -66,14 +65,14 @@ def test_a_folder_that_vanishes_under_way(
     sys.modules.pop("theirs", None)
     path = write_probe(reward="theirs:reward")
     words = [command, path, "--out", tmp_path / "out"]
-    save = shards.save_shard
+    save = loop.save_shard
 
     def vanish(*given):
         save(*given)
         shutil.rmtree(tmp_path / "out")
 
     with monkeypatch.context() as patched:
-        patched.setattr(shards, "save_shard", vanish)
+        patched.setattr(loop, "save_shard", vanish)
         said = refused(*words)
     assert "has vanished under way; the same command begins anew" in said
     assert not (tmp_path / "out").exists()
