@@ -153,12 +153,13 @@ def _csv_rows(path: Path, choose: Choose, size: int) -> Iterator[Rows]:
         numbered = ((rows.line_num, row) for row in rows if row)
         while batch := list(islice(numbered, size)):
             numbers, cells = zip(*batch, strict=True)
-            for at, count in enumerate(map(len, cells)):
-                if count != len(names):
-                    raise InputError(
-                        f"{path}, line {numbers[at]}: {count} cells for {len(names)} "
-                        "columns; repair it"
-                    )
+            counts = [*map(len, cells)]
+            if counts.count(len(names)) < len(counts):
+                at = next(n for n, count in enumerate(counts) if count != len(names))
+                raise InputError(
+                    f"{path}, line {numbers[at]}: {counts[at]} cells for {len(names)} "
+                    "columns; repair it"
+                )
             columns = {
                 name: [cell or None for cell in column]
                 for name, column in zip(names, zip(*cells, strict=True), strict=True)
