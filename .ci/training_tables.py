@@ -1,15 +1,14 @@
 """The tables of trainings, for `tables.py`."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from table_cells import ROOT, TABLES, Row, interval, read, table
+from table_cells import ROOT, Row, interval, read, table
 
 from probes.studies.training_design import Arm, load_settings
-from probes.studies.training_law import fit_power, judge_arms, ratio_over_seeds
+from probes.studies.training_law import Judged, fit_power, judge_arms, ratio_over_seeds
 
 
 @table
@@ -145,13 +144,32 @@ STUDIES = {
     "tiny-48": "tiny/base, AdamW, N = 64",
     "tiny-256": "tiny/base, AdamW, N = 256",
     "tiny-sgd": "tiny/base, SGD, N = 64",
+    # "tiny-sgd-48": "tiny/base, SGD, N = 64",
+    # "tiny-sgd-256": "tiny/base, SGD, N = 256",
     "smollm2-icl": "SmolLM2, `icl`, N = 16",
     "smollm2-icl-6": "SmolLM2, `icl`, N = 16",
     "smollm2-base": "SmolLM2, `base`, N = 32",
 }
 
+# Those of the tiny model, as heads of columns.
+COLUMNS = {
+    "tiny": "AdamW, 64, 12 steps",
+    "tiny-48": "64, 48",
+    "tiny-256": "256, 12",
+    "tiny-sgd": "SGD, 64, 12",
+    "tiny-sgd-48": "64, 48 (SGD)",
+    "tiny-sgd-256": "256, 12 (SGD)",
+}
+
 # Arms that were declared later, of the same runs of the base.
-LATER = {"tiny-sgd": ["tiny-sgd-rest"]}
+LATER = {study: [f"{study}-rest"] for study in ("tiny-sgd", "tiny-48", "tiny-256")}
+
+AGAIN = "constant-clipped"  # Its gains are the constant's: no gradient was clipped.
+
+
+def parts_of(study: str) -> list[str]:
+    """Name the folders of a study's arms."""
+    return [f"training-baseline-{part}" for part in (study, *LATER.get(study, ()))]
 
 
 def trained_arms(study: str) -> Iterable[Row]:
@@ -160,18 +178,17 @@ def trained_arms(study: str) -> Iterable[Row]:
     Each arm has the rate at which it gains most on trained prompts, for both columns.
     """
     keys = ["estimator", "group_size", "step"]
-    parts = [study, *LATER.get(study, ())]
 
     def gains(name: str) -> pd.DataFrame:
-        tables = [read(f"training-baseline-{part}/{name}.csv") for part in parts]
+        tables = [read(f"{part}/{name}.csv") for part in parts_of(study)]
         return pd.concat(tables).drop_duplicates(keys)  # All have the same base.
 
     tables = {
         "trained prompts": gains("comparison"),
         "held-out prompts": gains("comparison-unseen-same"),
     }
-    arms = tables["trained prompts"].sort_values("predicted_gain_ratio", kind="stable")
-    last = arms.query("step == step.max() and estimator != 'constant-clipped'")
+    arms = tables["trained prompts"]
+    last = arms.query("step == step.max() and estimator != @AGAIN")
     for _, row in last.iterrows():
         base = row.estimator == "grpo" and row.group_size == 8
         found = {
@@ -189,19 +206,62 @@ def trained_arms(study: str) -> Iterable[Row]:
         }
 
 
-for study in ("tiny", "tiny-256", "tiny-sgd"):
-    TABLES[f"trained-{study}"] = partial(trained_arms, study)
+HEAD, PREDICTED = "arm", "predicted, N = 64 and 256"
 
 
-def over_constant(
-    name: str, gains: Mapping[str, pd.Series], predicted: Mapping[str, float]
-) -> str:
-    """Format the gain of an arm without groups over the constant's, and its prediction."""
-    if not {name, "constant"} <= {*gains}:
-        return ""
-    ratio, low, high = ratio_over_seeds(gains[name], gains["constant"])
-    said = predicted[name] / predicted["constant"]
-    return f"{ratio:.2f} ({low:.2f} to {high:.2f}), {said:.2f}"
+def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
+    """Give the power of 1 + E by which gains fall, and arms without groups in pairs."""
+    powers = {COLUMNS[one]: power_of_study(one, arms) for one, arms in studies.items()}
+    yield {HEAD: "power of 1 + E, all arms", PREDICTED: "-1, -1"} | powers
+    for name in ("vanilla", "logits"):
+        predicted, cells = [], {}
+        for study, arms in studies.items():
+            of = {arm.estimator: one.gains for arm, one in arms.items() if arm[-1] == 1}
+            both = {name, "constant"} <= {*of}
+            found = ratio_over_seeds(of[name], of["constant"]) if both else None
+            cells[COLUMNS[study]] = (
+                "{:.2f} ({:.2f} to {:.2f})".format(*found) if found else ""
+            )
+        for study in ("tiny", "tiny-256"):
+            table = read(f"training-baseline-{study}/prediction.csv")
+            alone = table.query("group_size == 1").set_index("estimator")
+            ratio = alone.predicted_gain_ratio[name] / alone.predicted_gain_ratio.constant
+            predicted.append(f"{ratio:.2f}")
+        words = f"{ARMS[name]}, 1, over the constant, 1"
+        yield {HEAD: words, PREDICTED: ", ".join(predicted)} | cells
+
+
+def arms_of_studies(kind: str) -> Iterable[Row]:
+    """Give the tiny model's arms, a study a column; verdicts are on trained prompts."""
+    studies = {
+        study: {(row["arm"], row["G"]): row for row in trained_arms(study)}
+        for study in STUDIES
+        if study.startswith("tiny")
+    }
+    small, large = studies["tiny"], studies["tiny-256"]
+    for arm in sorted(small, key=lambda one: float(small[one]["predicted"])):
+        cells = {}
+        for study, rows in studies.items():
+            row = rows.get(arm)
+            said = row["by the rule"] if row and kind == "trained prompts" else ""
+            verdict = f", {said}" if said in ("obeys", "refutes") else ""
+            cells[COLUMNS[study]] = f"{row[kind]}{verdict}" if row else ""
+        predicted = f"{small[arm]['predicted']}, {large[arm]['predicted']}"
+        yield {HEAD: f"{arm[0]}, {arm[1]}", PREDICTED: predicted} | cells
+    if kind == "trained prompts":
+        yield from over_arms({study: judged_of(study) for study in studies})
+
+
+@table
+def trained_prompts() -> Iterable[Row]:
+    """Give gains on trained prompts."""
+    return arms_of_studies("trained prompts")
+
+
+@table
+def held_out_prompts() -> Iterable[Row]:
+    """Give gains on held-out prompts, at the rates that are best on trained ones."""
+    return arms_of_studies("held-out prompts")
 
 
 def constant_of(study: str) -> Row:
@@ -212,24 +272,41 @@ def constant_of(study: str) -> Row:
     return {head: row[head] for head in row if head not in ("arm", "G")}
 
 
+def steps_of(study: str) -> list[int]:
+    """After how many steps a study looks."""
+    return load_settings(ROOT / f"probes/studies/baseline-{study}.yaml").steps
+
+
+def judged_of(study: str) -> dict[Arm, Judged]:
+    """Judge all arms of a study, those that were declared later among them."""
+    steps = steps_of(study)
+    found: dict[Arm, Judged] = {}
+    for part in parts_of(study):
+        found |= judge_arms(read(f"{part}/runs.csv"), steps, "step", "step")
+    return {arm: one for arm, one in found.items() if arm.estimator != AGAIN}
+
+
+def power_of_study(study: str, judged: Mapping[Arm, Judged]) -> str:
+    """Fit the power of 1 + E by which gains fall, over all arms of a study."""
+    rows = pd.concat([read(f"{part}/prediction.csv") for part in parts_of(study)])
+    errors = rows.set_index([*Arm._fields]).one_plus_error
+    gains = pd.concat([one.gains for one in judged.values()], axis=1, join="inner")
+    found = fit_power(gains.to_numpy(), np.array([errors[arm].max() for arm in judged]))
+    row = dict(zip(("power", "power_low", "power_high"), found, strict=True))
+    return interval(row, "power")
+
+
 @table
 def trained_in_all() -> Iterable[Row]:
-    """Give, for each study of baselines, what the constant gained, and how gains fall."""
+    """Give what the constant gained in the studies of the pretrained model."""
     for study, words in STUDIES.items():
-        folder = f"training-baseline-{study}"
-        settings = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml")
-        arms = judge_arms(read(f"{folder}/runs.csv"), settings.steps, "step", "step")
-        gains = {arm.estimator: one.gains for arm, one in arms.items() if arm[-1] == 1}
-        alone = read(f"{folder}/prediction.csv").query("group_size == 1")
-        pairs = gains, alone.set_index("estimator").predicted_gain_ratio
-        law = read(f"{folder}/law.csv").iloc[-1]
+        if study.startswith("tiny"):
+            continue
         yield {
             "the constant in": words,
-            "steps": str(settings.steps[-1]),
+            "steps": str(steps_of(study)[-1]),
             **constant_of(study),
-            "power of 1 + E": interval(law, "power"),
-            "vanilla over it, predicted": over_constant("vanilla", *pairs),
-            "logits over it, predicted": over_constant("logits", *pairs),
+            "power of 1 + E": power_of_study(study, judged_of(study)),
         }
 
 
@@ -238,15 +315,15 @@ def training_in_short() -> Iterable[Row]:
     """Give what trainings gained over GRPO-type's at G = 8, a study a row."""
     for study, words in STUDIES.items():
         of_arm = {(row["arm"], row["G"]): row for row in trained_arms(study)}
-        others = {"vanilla": ("vanilla", "1"), "size alone, 4": ("GRPO-type", "4")}
-        steps = load_settings(ROOT / f"probes/studies/baseline-{study}.yaml").steps
+        others = {"vanilla": ("vanilla", "1"), "G = 4": ("GRPO-type", "4")}
+        steps = steps_of(study)
         one = constant_of(study)
         yield {
             "": words,
             "steps": str(steps[-1]),
             "predicted": one["predicted"],
-            "constant": one["trained prompts"],
-            "held-out prompts": one["held-out prompts"],
+            "constant, trained prompts": one["trained prompts"],
+            "constant, held-out": one["held-out prompts"],
             **{
                 head: of_arm[arm]["trained prompts"] if arm in of_arm else ""
                 for head, arm in others.items()

@@ -124,13 +124,20 @@ class Truth:
         between = Between(products, np.zeros_like(products))
         return aggregate(mse_P, law.slope, self.moments.gradient2, between, law.slope)
 
+    @cached_property
+    def _listed(self) -> dict[tuple[str, int], tuple[Floats, Floats]]:
+        return {}
+
     def _law(self, estimator: Estimator, size: int):
         return find_law(estimator, size, binary=self.binary)(self.moments)
 
     def _means(self, estimator: Estimator, size: int) -> tuple[Floats, Floats]:
         """E||g_hat||^2 of each prompt, and h(x), (P, D)."""
         if not self.binary:
-            return few_values_law(self.design, estimator, size)
+            if (estimator.name, size) not in self._listed:
+                law = few_values_law(self.design, estimator, size)
+                self._listed[estimator.name, size] = law
+            return self._listed[estimator.name, size]
         law = self._law(estimator, size)
         return law.second, law.slope[:, None] * self.design.gradient_PD
 

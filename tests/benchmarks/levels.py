@@ -202,6 +202,7 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
     bounds = [one.ruling.at_most for one in answers if one.ruling.verdict == "cannot tell"]
     most = [bound for bound in bounds if math.isfinite(bound)]
     each = pd.DataFrame([one.judged for one in answers])
+    saying = [bool(one.ruling.verdict == "change" and one.ruling.saves) for one in answers]
     of_all = each.columns.drop(["saves_held", "saves_beyond"])
     judged = {name: percent(each[name]) for name in of_all}
     return {
@@ -219,10 +220,7 @@ def row_of(name: str, asked: Asked, answers: list[Ended]) -> dict[str, object]:
         "completions_90": int(np.quantile(drawn, 0.9)),
         **judged,
         "saves": f"{100 * np.median(saved):.0f}" if saved else "",
-        **{
-            name: percent(one.judged[name] for one in changes if one.ruling.saves)
-            for name in ("saves_held", "saves_beyond")
-        },
+        **{name: percent(each[name][saying]) for name in ("saves_held", "saves_beyond")},
         "cannot_tell_at_most": f"{100 * np.median(most):.0f}" if most else "",
     }
 
