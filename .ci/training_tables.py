@@ -140,15 +140,15 @@ def judge(row: Any) -> str:
 
 # The studies of baselines that have run, and how their tables name them.
 STUDIES = {
-    "tiny": "tiny/base, AdamW, N = 64",
-    "tiny-48": "tiny/base, AdamW, N = 64",
-    "tiny-256": "tiny/base, AdamW, N = 256",
-    "tiny-sgd": "tiny/base, SGD, N = 64",
-    "tiny-sgd-48": "tiny/base, SGD, N = 64",
-    "tiny-sgd-256": "tiny/base, SGD, N = 256",
-    "smollm2-icl": "SmolLM2, `icl`, N = 16",
-    "smollm2-icl-6": "SmolLM2, `icl`, N = 16",
-    "smollm2-base": "SmolLM2, `base`, N = 32",
+    "tiny": "tiny/base, AdamW, 64",
+    "tiny-48": "tiny/base, AdamW, 64",
+    "tiny-256": "tiny/base, AdamW, 256",
+    "tiny-sgd": "tiny/base, SGD, 64",
+    "tiny-sgd-48": "tiny/base, SGD, 64",
+    "tiny-sgd-256": "tiny/base, SGD, 256",
+    "smollm2-icl": "SmolLM2 `icl`, AdamW, 16",
+    "smollm2-icl-6": "SmolLM2 `icl`, AdamW, 16",
+    "smollm2-base": "SmolLM2 `base`, AdamW, 32",
 }
 
 # Those of the tiny model, as heads of columns.
@@ -206,6 +206,7 @@ def trained_arms(study: str) -> Iterable[Row]:
         }
 
 
+MODEL = "model, optimiser, N"
 HEAD, PREDICTED = "arm", "predicted, N = 64 and 256"
 
 
@@ -303,7 +304,7 @@ def trained_in_all() -> Iterable[Row]:
         if study.startswith("tiny"):
             continue
         yield {
-            "the constant in": words,
+            MODEL: words,
             "steps": str(steps_of(study)[-1]),
             **constant_of(study),
             "power of 1 + E": power_of_study(study, judged_of(study)),
@@ -314,18 +315,11 @@ def trained_in_all() -> Iterable[Row]:
 def training_in_short() -> Iterable[Row]:
     """Give what trainings gained over GRPO-type's at G = 8, a study a row."""
     for study, words in STUDIES.items():
-        of_arm = {(row["arm"], row["G"]): row for row in trained_arms(study)}
-        others = {"vanilla": ("vanilla", "1"), "G = 4": ("GRPO-type", "4")}
-        steps = steps_of(study)
         one = constant_of(study)
         yield {
-            "": words,
-            "steps": str(steps[-1]),
+            MODEL: words,
+            "steps": str(steps_of(study)[-1]),
             "predicted": one["predicted"],
             "constant, trained prompts": one["trained prompts"],
-            "constant, held-out": one["held-out prompts"],
-            **{
-                head: of_arm[arm]["trained prompts"] if arm in of_arm else ""
-                for head, arm in others.items()
-            },
+            "held-out prompts": one["held-out prompts"],
         }
