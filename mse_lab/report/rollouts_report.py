@@ -22,17 +22,22 @@ CANNOT_TELL = (
 )
 
 
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def _sized(summary: Summary) -> str:
     groups, steps = summary.groups, len(summary.steps)
     size = f", commonly of {groups.size_in_use}" if summary.grouped else ""
     text = (
-        f"{len(groups.completions):,} completions of {len(summary.prompts):,} prompts in "
-        f"{len(groups.groups):,} groups{size}"
+        f"{len(groups.completions):,} completions of "
+        f"{_many(len(summary.prompts), 'prompt')} in "
+        f"{_many(len(groups.groups), 'group')}{size}"
     )
     if not steps:
         return f"{text}."
     first, last = summary.steps["step"].iloc[[0, -1]]
-    return f"{text}; {steps:,} steps, {first} to {last}."
+    return f"{text}; {_many(steps, 'step')}, {first} to {last}."
 
 
 def _batch(summary: Summary) -> str:

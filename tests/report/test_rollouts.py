@@ -64,7 +64,11 @@ SAID = {
          "They took 6 of 8 completions, and give no gradient."], [],
     ),
     "a share of these": (groups_of([1, 1], [0, 1]), ["50% of the groups have zero"], []),
-    "all is well": (groups_of([0, 1]), ["Every group of 2 has rewards that vary."], []),
+    "all is well": (
+        groups_of([0, 1]),
+        ["Every group of 2 has rewards that vary.",
+         "2 completions of 1 prompt in 1 group, commonly of 2"], [],
+    ),
     "a step": (
         VERL,
         ["A step has 2 prompts x 4 = 8 completions.", "2 prompts of a step 2.0 have"], [],
