@@ -143,6 +143,7 @@ STUDIES = {
     "tiny": "tiny/base, AdamW, 64",
     "tiny-48": "tiny/base, AdamW, 64",
     "tiny-256": "tiny/base, AdamW, 256",
+    "tiny-256-48": "tiny/base, AdamW, 256",
     "tiny-sgd": "tiny/base, SGD, 64",
     "tiny-sgd-48": "tiny/base, SGD, 64",
     "tiny-sgd-256": "tiny/base, SGD, 256",
@@ -156,6 +157,7 @@ COLUMNS = {
     "tiny": "AdamW, 64, 12 steps",
     "tiny-48": "64, 48",
     "tiny-256": "256, 12",
+    "tiny-256-48": "256, 48",
     "tiny-sgd": "SGD, 64, 12",
     "tiny-sgd-48": "64, 48 (SGD)",
     "tiny-sgd-256": "256, 12 (SGD)",
@@ -213,7 +215,7 @@ HEAD, PREDICTED = "arm", "predicted, N = 64 and 256"
 def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
     """Give the power of 1 + E by which gains fall, and arms without groups in pairs."""
     powers = {COLUMNS[one]: power_of_study(one, arms) for one, arms in studies.items()}
-    yield {HEAD: "power of 1 + E, all arms", PREDICTED: "-1, -1"} | powers
+    yield {HEAD: "power of 1 + E, later arms, too", PREDICTED: "-1, -1"} | powers
     for name in ("vanilla", "logits"):
         predicted, cells = [], {}
         for study, arms in studies.items():
