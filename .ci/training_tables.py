@@ -215,7 +215,7 @@ HEAD, PREDICTED = "arm", "predicted, N = 64 and 256"
 def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
     """Give the power of 1 + E by which gains fall, and arms without groups in pairs."""
     powers = {COLUMNS[one]: power_of_study(one, arms) for one, arms in studies.items()}
-    yield {HEAD: "power of 1 + E, later arms, too", PREDICTED: "-1, -1"} | powers
+    yield {HEAD: "power of 1 + E (256, 48: two arms)", PREDICTED: "-1, -1"} | powers
     for name in ("vanilla", "logits"):
         predicted, cells = [], {}
         for study, arms in studies.items():
