@@ -51,6 +51,8 @@ HAND = [
     ),
     # The others' means: 0 for the right one, 1/3 for each wrong one.
     ({"name": "affine", "alpha": 0.5, "lambda": 0.25}, GROUP, [1 / 2, *3 * [-7 / 12]]),
+    # No part of the others' mean: the reward less alpha.
+    ({"name": "affine", "alpha": 0.5, "lambda": 0}, GROUP, [1 / 2, *3 * [-1 / 2]]),
     (named("constant", alpha=0.25), GROUP, [3 / 4, -1 / 4, -1 / 4, -1 / 4]),
     ("opo-loo", GROUP, [1, -1 / 8, -1 / 7, -1 / 6]),
     # b = 1 * 1 / (1 + 2 + 3 + 4).
