@@ -72,7 +72,7 @@ def claims_of_runs() -> Iterable[Row]:
             f"statement, of {len(RUNS)} runs": f"{name}: {says}",
             "holds": str(counts["holds"]),
             "undecided": str(counts["undecided"]),
-            "against": ", ".join(f"{one} {counts[one]}" for one in sorted(against)),
+            "otherwise": ", ".join(f"{one} {counts[one]}" for one in sorted(against)),
         }
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
 from table_cells import ROOT, Row, interval, read, table
 
 from probes.studies.training_design import Arm, load_settings
@@ -300,7 +302,7 @@ def power_of_study(study: str, judged: Mapping[Arm, Judged]) -> str:
 
 
 @table
-def trained_in_all() -> Iterable[Row]:
+def trained_pretrained() -> Iterable[Row]:
     """Give what the constant gained in the studies of the pretrained model."""
     for study, words in STUDIES.items():
         if study.startswith("tiny"):
@@ -310,6 +312,41 @@ def trained_in_all() -> Iterable[Row]:
             "steps": str(steps_of(study)[-1]),
             **constant_of(study),
             "power of 1 + E": power_of_study(study, judged_of(study)),
+        }
+
+
+# Outcomes of the constant: the table of gains, and the words for it.
+OUTCOMES = {
+    "comparison": "trained prompts",
+    "comparison-unseen-same": "held-out, at these rates",
+    "comparison-unseen": "held-out, at their own best",
+}
+
+
+@table
+def gains_of_the_constant() -> Iterable[Row]:
+    """Count studies in which the constant gains more, or less, by its interval.
+
+    p of the ratio's logarithm is Student's, by the interval's half width and its seeds.
+    """
+    for name, words in OUTCOMES.items():
+        gains, errors, degrees = [], [], []
+        for study in STUDIES:
+            arms = read(f"training-baseline-{study}/{name}.csv")
+            row = arms.query("estimator == 'constant' and step == step.max()").iloc[0]
+            degrees.append(row.seeds - 1)
+            width = np.log(row.gain_ratio_high) - np.log(row.gain_ratio_low)
+            errors.append(width / 2 / stats.t.ppf(0.975, degrees[-1]))
+            gains.append(np.log(row.gain_ratio))
+        p_values = 2 * stats.t.sf(np.abs(np.divide(gains, errors)), degrees)
+        found = {
+            "alone": p_values < 0.05,
+            "by Holm": multipletests(p_values, method="holm")[0],
+        }
+        yield {f"of {len(STUDIES)}": words} | {
+            f"{sign}, {head}": str(int((told & (np.sign(gains) == side)).sum()))
+            for head, told in found.items()
+            for sign, side in (("more", 1), ("less", -1))
         }
 
 

@@ -46,9 +46,6 @@ Size = TypeVar("Size")
 # programs and the run's arrays.
 SHARE = {"cuda": 0.85, "cpu": 0.5}
 
-# What scores by a pass for each completion take: results/COST.md.
-ALONE_TIME = "1.0 to 1.4 times the time of a plain pass each"
-
 # Bytes of the slices of gradients and logits, several of which exist at a time.
 WORKSPACE = 8 * SLICE_BYTES
 
@@ -308,7 +305,7 @@ class Memory:
             return []
         why = self.missing or "a block does not fit in model.memory"
         return [
-            f"{why}; so each completion is differentiated by itself, in {ALONE_TIME}; "
+            f"{why}; so each completion is differentiated by itself, in a pass of its own; "
             f"products between completions: {self.between}"
         ]
 
