@@ -208,11 +208,9 @@ def test_samples_and_their_law(rewards, completions, of_loss):
     low, high = rewards
     design = replace(design, reward_PC=low + (high - low) * design.reward_PC)
     drawn = choose(design, rng.integers(0, design.prompts, 200)).sample(rng, completions)
-    found = make_advice(
-        evidence_of_samples(
-            "few", PROBE, Samples.of(drawn), DEFAULT, ask(DEFAULT, LEVEL), "regret", 200
-        )
-    )
+    about = PROBE, Samples.of(drawn), DEFAULT, ask(DEFAULT, LEVEL), "regret", 200
+    found = make_advice(evidence_of_samples("few", *about, warnings=["slow"]))
+    assert found.warnings[0] == "slow"
     assert found.of_loss == of_loss
     assert found.held is True
     assert (found.completions, found.stopped) == (200 * completions, "regret")

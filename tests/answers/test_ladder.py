@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.answers.advice_evidence import evidence_of_run
+from mse_lab.answers.advice_evidence import allowed_sizes, evidence_of_run
 from mse_lab.answers.ladder import Ladder
 from mse_lab.config.training import DEFAULT, read_training
 from mse_lab.mse.intervals import Estimate
@@ -108,6 +108,12 @@ def test_what_is_set_beside_a_baseline(known, settings, needs):
     for name in ("trainer", "best"):
         assert (rows[name].needs or "") == needs
     assert rows["size"].needs is None
+
+
+def test_what_is_allowed_divides_the_batch():
+    """Of 32 completions a step. G = 1 has no leave-one-out baseline."""
+    batch = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
+    assert allowed_sizes(read_training(batch)) == (2, 4, 8, 16, 32)
 
 
 def test_verl_takes_a_constant_without_a_group(known):

@@ -132,7 +132,7 @@ def test_the_law_alone_does_not_contradict_the_replicates(kind):
     assert "By the law alone, for want of replicates: b." in order.sentence
 
 
-def test_runs_that_cannot_be_compared():
+def test_runs_that_cannot_be_compared(monkeypatch):
     fair, other = draw("fair", sizes=(4, 8)), draw("small", sizes=(16,))
     few = choose(DESIGNS["fair"], slice(3)).draw(np.random.default_rng(0), 64, 4, 8)
     fewer = analysed(few, (4, 8), "few", resamples=500)
@@ -142,6 +142,11 @@ def test_runs_that_cannot_be_compared():
         assert why in claim.sentence
     with pytest.raises(InputError, match="two runs are named fair-1"):
         s.judge_runs([fair, fair])
+    monkeypatch.setattr(type(fair), "checkpoint", "a/b")
+    [claim] = judge(
+        [s.order_of_runs([fair, draw("quiet", sizes=(4, 8))], 0.95)], ("a", "b")
+    )
+    assert (claim.verdict, claim.sentence) == (UNTESTED, "The runs are of one model, a/b.")
 
 
 @pytest.mark.parametrize(
@@ -213,15 +218,18 @@ def test_correlations_by_hand():
 
     Norms 1, 2, 3 | 1, 1, 4 of mean 2, rewards 1, 0, 0 | 1, 1, 0. Deviations -1, 0, 1 and
     2/3, -1/3, -1/3: -1/2 over sqrt(1 x 1/3), and -2/2 over sqrt(3 x 1/3); norms count half.
+    The second's norms are ten times as large, which changes nothing, and its right
+    completions are the others' wrong ones, which takes r from three to one.
     """
     norms = np.array([[1.0, 2, 3, 1, 1, 4]] * 3 + [[1.0, 2, 3, 4, 5, 6]])
     rewards = np.array([[1.0, 0, 0, 1, 1, 0]] * 3 + [[1.0] * 6])
+    norms[1], rewards[1] = 10 * norms[1], 1 - rewards[1]
     gram = np.einsum("pkg,gh->pkgh", norms.reshape(4, 2, 3), np.eye(3))
     pools = choose(DESIGNS["fair"], slice(4)).draw(np.random.default_rng(0), 64, 2, 3)
     run = analysed(replace(pools, rewards_PN=rewards, gram_PKGG=gram), (3,))
     mean, square = s.correlate(run)
     scales = np.sqrt([1 / 3, 1])
-    assert mean.estimate.value == pytest.approx(-1.5 / scales.sum())
+    assert mean.estimate.value == pytest.approx(-0.5 / scales.sum())
     assert square.estimate.value == pytest.approx(0.5 / scales.prod())
     rounded = np.einsum("pkg,gh->pkgh", 1 + 1e-8 * norms.reshape(4, 2, 3), np.eye(3))
     for alike in ({"rewards_PN": np.ones((4, 6))}, {"gram_PKGG": rounded}):

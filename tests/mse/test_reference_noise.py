@@ -180,6 +180,16 @@ def test_trace_of_the_squared_covariance_is_a_mean_over_pairs():
     np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
 
 
+def test_without_pairs_the_trace_is_bounded_by_each_prompt_s_own_norms():
+    """Blocks of one: the squared mean of e^2 ||W||^2, e^2 as above."""
+    pools = make_design(np.random.default_rng(0), 2).draw(np.random.default_rng(1), 8, 5, 1)
+    variance_P1 = pools.reference_rewards_PN.var(-1, ddof=1, keepdims=True)
+    mean_P1 = pools.reference_rewards_PN.mean(-1, keepdims=True)
+    residuals2_PN = (pools.rewards_PN - mean_P1) ** 2 + variance_P1 * (1 / 3 - 1 / 8)
+    expected = (residuals2_PN * pools.norms2_PN).mean(-1) ** 2
+    np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
+
+
 def test_halves_of_four_vary_as_the_noise_of_errors_says():
     """<r_A, r_B> where g is zero, over 4,000 references of eight: within a tenth.
 

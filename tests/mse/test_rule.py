@@ -13,6 +13,7 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
     COMPARED_SIZES,
+    MOST_WITH_LAW,
     SIZES,
     Prices,
     Question,
@@ -196,6 +197,7 @@ def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
         "unknown": price_rungs(table, asked(None)),
     }
     assert {name for name, prices in found.items() if prices.loss} == {"binary"}
+    assert max(found["binary"].loss.sizes) == MOST_WITH_LAW
     unsure = asked(std, level=1 - 1e-15)  # Nothing is significant at that.
     for one, question, stands_in in (
         (table, unsure, True), (graded, unsure, False), (graded, asked(None), False)
