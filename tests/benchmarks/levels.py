@@ -45,6 +45,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from designs import VERDICTS, Source
+from mse_lab.answers.advice_evidence import fitted_sizes
 from mse_lab.config.training import DEFAULT
 from mse_lab.mse.baseline import Baseline
 from mse_lab.mse.prompt_table import PromptTable
@@ -61,7 +62,7 @@ TRL = Question(DEFAULT.estimator, DEFAULT.group_size)
 PRESENT, TOLERANCE, SIZES = TRL.present, TRL.tolerance, TRL.compared
 MOST_GRADED = 23
 LOSS = "grpo-std(eps=0.0001)"
-FITTED = (1, 2, 4, PRESENT)  # Sizes at which a trainer takes a fitted baseline.
+FITTED = fitted_sizes(DEFAULT)  # Sizes at which the trainer takes a fitted baseline.
 TAKES = {"sizes": (), "baselines": FITTED}
 KEYS = ["design", "takes", "completions_per_step"]
 
