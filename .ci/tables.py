@@ -24,7 +24,7 @@ from table_cells import RESULTS, ROOT, TABLES, Row, interval, read, table
 
 from mse_lab.answers.statements import judge_runs
 from mse_lab.mse.baseline import fit_at
-from mse_lab.mse.loss import find_aims, steps_ratio
+from mse_lab.mse.loss import Aim, find_aims, steps_ratio
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.results.finished_run import read_run
 
@@ -107,19 +107,20 @@ def worth_of_the_baseline() -> Iterable[Row]:
         oracle = find_aims(prompts, "oracle", [8])[8]
         vanilla = find_aims(prompts, "vanilla", [1])[1]
         base = float(of_grpo[8].noise[0])
-        costs = [
-            float(aim.noise[0]) / base
-            for aim in (of_grpo[best], vanilla, eight.aim, oracle)
-        ]
-        constant = steps_ratio(prompts, alone.aim, of_grpo[8], 0, 0.95)
+        costs = [float(aim.noise[0]) / base for aim in (of_grpo[best], vanilla)]
+
+        def over(aim: Aim, other: Aim, prompts: PromptTable = prompts) -> str:
+            cost = steps_ratio(prompts, aim, other, 0, 0.95)
+            return "{:.2f} ({:.2f} to {:.2f})".format(*cost)
+
         yield {
             "run": run,
             "best size alone": f"{costs[0]:.2f} at {best}",
             "vanilla, no group": f"{costs[1]:.2f}",
-            "one constant, no group": "{:.2f} ({:.2f} to {:.2f})".format(*constant),
-            "the constant": f"{alone.alpha:.2f}",
-            "affine, G = 8": f"{costs[2]:.2f}",
-            "oracle, G = 8": f"{costs[3]:.2f}",
+            "one constant, no group": over(alone.aim, of_grpo[8]),
+            "alpha": f"{alone.alpha:.2f}",
+            "constant over the best size": over(alone.aim, of_grpo[best]),
+            "affine over oracle, G = 8": over(eight.aim, oracle),
         }
 
 
@@ -180,6 +181,29 @@ def over_populations(numbers: pd.Series, *, worst: Callable[[pd.Series], float])
 
 
 @table
+def counts_of_verdicts() -> Iterable[Row]:
+    """Count changes and keeps, and the false ones, over all runs and N."""
+    table = read("stopping/verdicts.csv")
+    rare = table.design.str.contains("1 in ").map({True: "some", False: "no"})
+    for (takes, kind), rows in table.groupby(["takes", rare], sort=False):
+
+        def count(column: str, rows: pd.DataFrame = rows) -> str:
+            return f"{round((rows[column] * rows.runs / 100).sum()):,}"
+
+        yield {
+            "the trainer takes": f"{takes}, {kind} rare kind",
+            "verdicts": f"{rows.runs.sum():,}",
+            "changes": count("change"),
+            "for the worse": count("wrong_change"),
+            "of a setting within 5%": count("false_change"),
+            "to one 5% beyond the best": count("wrong_size"),
+            "keeps": count("keep"),
+            "false": count("false_keep"),
+            "not excused": count("beyond_doubt"),
+        }
+
+
+@table
 def verdicts() -> Iterable[Row]:
     """Give how often verdicts are false, of a trainer that takes fitted baselines, too."""
     table = read("stopping/verdicts.csv").query("takes == 'baselines'")
@@ -210,7 +234,7 @@ def verdicts() -> Iterable[Row]:
                     head: over_populations(rows[column], worst=pd.Series.max)
                     for head, column in often.items()
                 },
-                "saving held": over_populations(rows.saves_held, worst=pd.Series.min),
+                "saving held, of changes": over_populations(rows.saves_held, worst=pd.Series.min),
                 "or excused": over_populations(
                     100 - rows.saves_beyond, worst=pd.Series.min
                 ),
@@ -222,15 +246,25 @@ def cover_of_advice() -> Iterable[Row]:
     """Give how often what stands beside a verdict holds, of populations of either sort."""
     table = read("coverage/advice.csv")
     rare = table.prompts.str.contains("1 in ")
-    kinds = ("ladder", "ladder in epochs", "progress", "steps", "G*", "c1", "c2")
-    kinds += ("||g||^2", "noise scale")
-    for kind in kinds:
+    keys = ["kind", "prompts", "number"]
+    rows_of = {
+        "ladder": ["ladder"],
+        "ladder in epochs": ["ladder in epochs"],
+        "progress, steps": ["progress", "steps"],
+        "G*": ["G*"],
+        "c1, c2, c3": ["c1", "c2", "c3", "constant baselines"],
+        "\u2016g\u2016\u00b2, noise scale": ["||g||^2", "noise scale"],
+        "rho, b*": ["rho of the run", "b* of the run"],
+        "zero-variance groups": ["zero-variance groups"],
+    }
+    for words, kinds in rows_of.items():
         cells = []
         for some in (table[~rare], table[rare]):
-            rows = some[some.kind == kind].groupby("prompts")[["held", "runs"]].sum()
-            cells.append(over_populations(100 * rows.held / rows.runs, worst=pd.Series.min))
+            rows = some[some.kind.isin(kinds)].groupby(keys, dropna=False)[["held", "runs"]]
+            shares = 100 * rows.sum().held / rows.sum().runs
+            cells.append(over_populations(shares, worst=pd.Series.min))
         yield {
-            "number": kind.replace("||g||^2", "\u2016g\u2016\u00b2"),
+            "number": words,
             "no rare kind: average (least)": cells[0],
             "a kind of 1 in 20 to 1 in 100": cells[1],
         }

@@ -111,8 +111,8 @@ def advised_size() -> Iterable[Row]:
 
 @table
 def pretrained_gains() -> Iterable[Row]:
-    """Give gains of the pretrained model over that at G = 4."""
-    gains = read("training-law-smollm2/comparison.csv").query("group_size != 4")
+    """Give gains of the pretrained model over that at G = 4, at the end."""
+    gains = read("training-law-smollm2/comparison.csv").query("group_size != 4 and step == 8")
     return gains_after_steps(gains, "G", "group_size")
 
 
@@ -157,12 +157,12 @@ STUDIES = {
 # Those of the tiny model, as heads of columns.
 COLUMNS = {
     "tiny": "AdamW, 64, 12 steps",
-    "tiny-48": "64, 48",
-    "tiny-256": "256, 12",
-    "tiny-256-48": "256, 48",
+    "tiny-48": "AdamW, 64, 48",
+    "tiny-256": "AdamW, 256, 12",
+    "tiny-256-48": "AdamW, 256, 48",
     "tiny-sgd": "SGD, 64, 12",
-    "tiny-sgd-48": "64, 48 (SGD)",
-    "tiny-sgd-256": "256, 12 (SGD)",
+    "tiny-sgd-48": "SGD, 64, 48",
+    "tiny-sgd-256": "SGD, 256, 12",
 }
 
 # Arms that were declared later, of the same runs of the base.
@@ -176,10 +176,27 @@ def parts_of(study: str) -> list[str]:
     return [f"training-baseline-{part}" for part in (study, *LATER.get(study, ()))]
 
 
+# Outcomes: a study's table, and the words for it.
+OUTCOMES = {
+    "comparison": "trained prompts",
+    "comparison-unseen-same": "held-out, at these rates",
+    "comparison-unseen": "held-out, at their own best",
+}
+TRAINED, AT_THESE, AT_OWN = OUTCOMES.values()
+
+
+def gained(row: Any, base: Any) -> str:
+    """Write an arm's gain over its base's; both where the base's is not told from 0."""
+    if base.gain_low <= 0:
+        return f"{row.gain:.2f} over {interval(base, 'gain')}"
+    return interval(row, "gain_ratio")
+
+
 def trained_arms(study: str) -> Iterable[Row]:
     """Give what a declared study of baselines found at its end, an arm a row.
 
-    Each arm has the rate at which it gains most on trained prompts, for both columns.
+    Each arm has the rate at which it gains most on trained prompts; in the last outcome
+    that at which it does on held-out ones.
     """
     keys = ["estimator", "group_size", "step"]
 
@@ -187,37 +204,36 @@ def trained_arms(study: str) -> Iterable[Row]:
         tables = [read(f"{part}/{name}.csv") for part in parts_of(study)]
         return pd.concat(tables).drop_duplicates(keys)  # All have the same base.
 
-    tables = {
-        "trained prompts": gains("comparison"),
-        "held-out prompts": gains("comparison-unseen-same"),
-    }
-    arms = tables["trained prompts"]
+    tables = {words: gains(name) for name, words in OUTCOMES.items()}
+    arms = tables[TRAINED]
     last = arms.query("step == step.max() and estimator != @AGAIN")
     for _, row in last.iterrows():
         base = row.estimator == "grpo" and row.group_size == 8
-        found = {
-            head: one.set_index(keys).loc[tuple(row[keys])] for head, one in tables.items()
-        }
+        found, bases = (
+            {head: one.set_index(keys).loc[key] for head, one in tables.items()}
+            for key in (tuple(row[keys]), ("grpo", 8, row.step))
+        )
         yield {
             "arm": ARMS[row.estimator],
             "G": str(row.group_size),
             "predicted": f"{row.predicted_gain_ratio:.2f}",
             **{
-                head: f"gain {one.gain:.3f}" if base else interval(one, "gain_ratio")
+                head: f"gain {one.gain:.3f}" if base else gained(one, bases[head])
                 for head, one in found.items()
             },
             "by the rule": "" if base else judge(row),
+            "held-out, by the same": "" if base else judge(found[AT_OWN]),
         }
 
 
 MODEL = "model, optimiser, N"
-HEAD, PREDICTED = "arm", "predicted, N = 64 and 256"
+HEAD, PREDICTED = "arm", "predicted, N = 64; 256"
 
 
 def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
     """Give the power of 1 + E by which gains fall, and arms without groups in pairs."""
     powers = {COLUMNS[one]: power_of_study(one, arms) for one, arms in studies.items()}
-    yield {HEAD: "power of 1 + E (256, 48: two arms)", PREDICTED: "-1, -1"} | powers
+    yield {HEAD: "power of 1 + E", PREDICTED: "-1; -1"} | powers
     for name in ("vanilla", "logits"):
         predicted, cells = [], {}
         for study, arms in studies.items():
@@ -233,11 +249,12 @@ def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
             ratio = alone.predicted_gain_ratio[name] / alone.predicted_gain_ratio.constant
             predicted.append(f"{ratio:.2f}")
         words = f"{ARMS[name]}, 1, over the constant, 1"
-        yield {HEAD: words, PREDICTED: ", ".join(predicted)} | cells
+        yield {HEAD: words, PREDICTED: "; ".join(predicted)} | cells
 
 
 def arms_of_studies(kind: str) -> Iterable[Row]:
-    """Give the tiny model's arms, a study a column; verdicts are on trained prompts."""
+    """Give the tiny model's arms, a study a column, with the verdicts by the rule."""
+    rule = "by the rule" if kind == TRAINED else "held-out, by the same"
     studies = {
         study: {(row["arm"], row["G"]): row for row in trained_arms(study)}
         for study in STUDIES
@@ -248,25 +265,25 @@ def arms_of_studies(kind: str) -> Iterable[Row]:
         cells = {}
         for study, rows in studies.items():
             row = rows.get(arm)
-            said = row["by the rule"] if row and kind == "trained prompts" else ""
+            said = row[rule] if row else ""
             verdict = f", {said}" if said in ("obeys", "refutes") else ""
             cells[COLUMNS[study]] = f"{row[kind]}{verdict}" if row else ""
-        predicted = f"{small[arm]['predicted']}, {large[arm]['predicted']}"
+        predicted = f"{small[arm]['predicted']}; {large[arm]['predicted']}"
         yield {HEAD: f"{arm[0]}, {arm[1]}", PREDICTED: predicted} | cells
-    if kind == "trained prompts":
+    if kind == TRAINED:
         yield from over_arms({study: judged_of(study) for study in studies})
 
 
 @table
 def trained_prompts() -> Iterable[Row]:
     """Give gains on trained prompts."""
-    return arms_of_studies("trained prompts")
+    return arms_of_studies(TRAINED)
 
 
 @table
 def held_out_prompts() -> Iterable[Row]:
-    """Give gains on held-out prompts, at the rates that are best on trained ones."""
-    return arms_of_studies("held-out prompts")
+    """Give gains on held-out prompts, at the rates that are best there."""
+    return arms_of_studies(AT_OWN)
 
 
 def constant_of(study: str) -> Row:
@@ -311,16 +328,7 @@ def trained_pretrained() -> Iterable[Row]:
             MODEL: words,
             "steps": str(steps_of(study)[-1]),
             **constant_of(study),
-            "power of 1 + E": power_of_study(study, judged_of(study)),
         }
-
-
-# Outcomes of the constant: the table of gains, and the words for it.
-OUTCOMES = {
-    "comparison": "trained prompts",
-    "comparison-unseen-same": "held-out, at these rates",
-    "comparison-unseen": "held-out, at their own best",
-}
 
 
 @table
@@ -359,6 +367,6 @@ def training_in_short() -> Iterable[Row]:
             MODEL: words,
             "steps": str(steps_of(study)[-1]),
             "predicted": one["predicted"],
-            "constant, trained prompts": one["trained prompts"],
-            "held-out prompts": one["held-out prompts"],
+            "constant, trained prompts": one[TRAINED],
+            "held-out prompts": one[AT_THESE],
         }
