@@ -366,7 +366,7 @@ def training_in_short() -> Iterable[Row]:
         yield {
             MODEL: words,
             "steps": str(steps_of(study)[-1]),
-            "predicted": one["predicted"],
+            "predicted gain": one["predicted"],
             "constant, trained prompts": one[TRAINED],
             "held-out prompts": one[AT_THESE],
         }

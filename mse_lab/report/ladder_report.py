@@ -132,11 +132,11 @@ def say_what_changes_it(advice: Advice) -> str:
     if not rows:
         return ""
     roots = ", ".join(number(math.sqrt(max(row.cost.value, 0.0)), 2) for row in rows)
-    text = f"At a low Adam rate that stays as it is these are near their roots: {roots}."
+    text = f"With Adam at one low rate costs are near their square roots: {roots}."
     if any(abs(row.in_epochs.value - row.cost.value) > ALIKE for row in rows):
         epochs = ", ".join(number(row.in_epochs.value, 2) for row in rows)
-        whose = "" if is_unbiased(advice.ladder[0].estimator) else ", by GRPO-type"
-        text += f" Over whole epochs of small steps they are {epochs}{whose}."
+        whose = "" if is_unbiased(advice.ladder[0].estimator) else " (GRPO-type's)"
+        text += f" Over whole epochs of small steps: {epochs}{whose}."
     return text
 
 

@@ -126,12 +126,12 @@ def test_a_baseline_is_named_by_its_numbers(advice, alpha, lam, name):
 
 def test_an_unchanged_rate_gives_roots_and_epochs_their_own_costs(advice):
     said = say_what_changes_it(advice)
-    assert "near their roots: 0.90, 0.60, 0.50. Over" in said
-    assert said.endswith("small steps they are 0.81, 0.50, 0.25, by GRPO-type.")
+    assert "near their square roots: 0.90, 0.60, 0.50. Over" in said
+    assert said.endswith("small steps: 0.81, 0.50, 0.25 (GRPO-type's).")
     own = replace(
         advice, ladder=(advice.ladder[0]._replace(estimator="grpo"), *advice.ladder[1:])
     )
-    assert say_what_changes_it(own).endswith("small steps they are 0.81, 0.50, 0.25.")
+    assert say_what_changes_it(own).endswith("small steps: 0.81, 0.50, 0.25.")
     alike = replace(
         advice, ladder=tuple(row._replace(in_epochs=row.cost) for row in advice.ladder)
     )
