@@ -234,7 +234,9 @@ def verdicts() -> Iterable[Row]:
                     head: over_populations(rows[column], worst=pd.Series.max)
                     for head, column in often.items()
                 },
-                "saving held, of changes": over_populations(rows.saves_held, worst=pd.Series.min),
+                "saving held, of changes": over_populations(
+                    rows.saves_held, worst=pd.Series.min
+                ),
                 "or excused": over_populations(
                     100 - rows.saves_beyond, worst=pd.Series.min
                 ),
