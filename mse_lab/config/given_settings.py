@@ -11,9 +11,9 @@ than passed over. Misspelt is a name near to one of the table that is none of th
 import difflib
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from mse_lab.config.probe_files import leaves, put
 from mse_lab.config.trainers import OTHERS, TRAINERS, Trainer
@@ -57,12 +57,12 @@ def normal(value: Any) -> Any:
 MOST_LETTERS, LEAST_ALIKE = 4, 0.75
 
 
-def _is_misspelt(name: str, known: str) -> bool:
+def is_misspelt(name: str, known: str) -> bool:
     """Whether a name hardly differs from a known one, where no words follow it.
 
-    >>> [_is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "stop")]
+    >>> [is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "stop")]
     [True, False, False]
-    >>> _is_misspelt("num_eval_epochs", "num_train_epochs")
+    >>> is_misspelt("num_eval_epochs", "num_train_epochs")
     False
     """
     match = difflib.SequenceMatcher(None, name, known, autojunk=False)
@@ -78,26 +78,38 @@ def _is_misspelt(name: str, known: str) -> bool:
 def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Settings:
     """Name nested settings as the table does, each once; refuse what is nearly one."""
     settings: Settings = {}
+
+    def refuse_section(section: str, known: str) -> NoReturn:
+        raise InputError(
+            f"{where}: {known} stands in the section {section}, where {trainer.title} does "
+            "not look; give the settings of that section alone"
+        )
+
     given = [*leaves(values, trainer.owns)]  # One of the trainer's is not gone into.
     for spelling, value in given:
+        for known in _lost(spelling, value, trainer):
+            refuse_section(spelling, known)
         name = trainer.find(spelling) or spelling
         if name in settings:
             raise InputError(f"{where}: {name} is set twice; leave one out")
         settings[name] = normal(value)
-    absent = [one for one, name in trainer.spellings.items() if name not in settings]
     for spelling in (name for name, _ in given if not trainer.owns(name)):
-        for known in absent:
+        for known, name in trainer.spellings.items():
             if spelling.endswith(f".{known}"):
-                section = spelling.removesuffix(f".{known}")
-                raise InputError(
-                    f"{where}: {known} stands in the section {section}, where "
-                    f"{trainer.title} does not look; give the settings of that section "
-                    "alone"
-                )
-            if _is_misspelt(spelling.replace("-", "_"), known):
+                if name not in settings:  # Else it may be another program's.
+                    refuse_section(spelling.removesuffix(f".{known}"), known)
+            elif is_misspelt(spelling.replace("-", "_"), known):
                 line = f"unknown setting {spelling}; did you mean {known}?"
                 raise InputError(f"{where}: {line}")
     return settings
+
+
+def _lost(name: str, value: Any, trainer: Trainer) -> Iterator[str]:
+    """Find settings in a mapping that the trainer takes for something else."""
+    for inside, _ in leaves(value) if isinstance(value, Mapping) else ():
+        known = trainer.find(inside)
+        if known and (known == trainer.size or name == trainer.file):
+            yield known
 
 
 def _of_wandb(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -213,11 +225,16 @@ def read_typed(values: Mapping[str, Any], trainer: Trainer) -> Settings:
     return settings
 
 
-def class_of(names: Iterable[str], key: str) -> str:
+def class_of(names: Iterable[str], key: str, where: str) -> str:
     """Name the trainer whose class has settings: TRL's RLOO where GRPO has not all."""
-    own = TRAINERS[key].own_names
+    own, given = TRAINERS[key], {*names}
     for other, trainer in TRAINERS.items():
-        if trainer.like == key and {*names} & (trainer.own_names - own):
+        if trainer.like == key and (theirs := given & (trainer.own_names - own.own_names)):
+            if ours := given & (own.own_names - trainer.own_names):
+                raise InputError(
+                    f"{where}: {min(theirs)} is a setting of {trainer.title} alone, "
+                    f"{min(ours)} one that it has not; leave one out"
+                )
             return other
     return key
 

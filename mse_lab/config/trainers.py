@@ -5,6 +5,7 @@ A setting may have several spellings; dashes and underscores are one. Where a tr
 settings that a trainer has: a name that is one of them is not misspelt.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -137,6 +138,12 @@ class Trainer(_Part):
     def find(self, name: str) -> str | None:
         """Find the setting that a name stands for; None if it is no row of the table."""
         return self.spellings.get(name.replace("-", "_"))
+
+    def values_of(self, name: str) -> list[str]:
+        """The texts that say, as a setting's value, which estimator or objective it is."""
+        rows = [row.when.get(name, ()) for row in self.estimators]
+        known = itertools.chain(*rows, self.settings[name].elsewhere)
+        return sorted({one for one in known if isinstance(one, str)})
 
     def write(self, settings: Mapping[str, Any]) -> str:
         """Write settings as they are typed."""

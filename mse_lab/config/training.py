@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from mse_lab.config.given_settings import (
     class_of,
+    is_misspelt,
     read_given,
     read_typed,
     refuse_other,
@@ -189,6 +190,10 @@ def _refuse_values(setting: Setting) -> None:
         elif row.takes and value not in row.takes:
             known = [one for one in row.takes if isinstance(one, str)]
             fault = f"{title} takes no such; {nearest(str(value), known)}"
+        elif isinstance(value, str) and setting.weights is None:
+            known = setting.table.values_of(name)
+            if value not in known and any(is_misspelt(value, one) for one in known):
+                fault = f"{nearest(value, known)}; give --estimator if it is your own"
         if fault:
             raise setting.refuse(f"{name} = {shown(value)}: {fault}")
 
@@ -262,8 +267,10 @@ def _several_updates(setting: Setting) -> Iterator[str]:
     both = {*drawing} & {*stepping}
     named = [one for one in (*drawing, *stepping) if one not in both]
     named += batch.passes if counts.passes != 1 else ()
-    if updates > 1 and {*named} & {*setting.values}:
-        yield f"{math.ceil(updates)} updates a batch ({setting.say(named)})"
+    apart = counts.step % counts.drawn  # A later step takes the rest of a draw.
+    if (updates > 1 or apart) and {*named} & {*setting.values}:
+        many = f"{math.ceil(updates)} updates a batch"
+        yield f"{many if updates > 1 else 'updates within a batch'} ({setting.say(named)})"
 
 
 def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
@@ -305,7 +312,7 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     training = training or Training()
     where = training.config or ("training" if training.words is None else "--training")
     read = read_given(training.config, training.words, TRAINERS[training.trainer])
-    trainer = TRAINERS[name := class_of(read, training.trainer)]
+    trainer = TRAINERS[name := class_of(read, training.trainer, where)]
     typed = read_typed(training.model_extra or {}, trainer)
     refuse_other(read, trainer, where)
     whole = read | typed
@@ -337,7 +344,7 @@ def interpret(values: Mapping[str, Any], estimator: EstimatorEntry | None) -> Se
     What a probe has, too, is left out: the live policy is the one that is measured. An
     `estimator` stands for the trainer's own weights.
     """
-    name = class_of(values, "trl")
+    name = class_of(values, "trl", "training")
     rows = TRAINERS[name].settings
     known = {
         key: one for key, one in values.items() if key in rows and rows[key].probe is None

@@ -71,6 +71,14 @@ FORMS = [
      4, CENTRED, 256,
      f"2 updates a batch (data.train_batch_size = 64, {MINI} = 64, "
      "actor_rollout_ref.actor.ppo_epochs = 2); algorithm.use_kl_in_reward = True"),
+    ("trl", "{num_generations: 4, beta: 0.0, mine: {beta: 1}}", 4, STD, None, ""),
+    # Half of a draw is used after an update.
+    ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 2, "
+     "gradient_accumulation_steps: 3, peft_config: {r: 8}}", 4, STD, 24,
+     "updates within a batch (steps_per_generation = 2, gradient_accumulation_steps = 3); "
+     "peft_config = {'r': 8}"),
+    ("verl", f"-cn mine {N}=4", 4, None, None, "config_name = mine"),
+    ("verl", f"--config-name=ppo_trainer.yaml {N}=4", 4, None, None, ""),
     ("verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
      4, None, None, "config_name = mine; algorithm.filter_groups.enable = True"),
     # One setting of the batch says that the others are at their defaults.
@@ -257,7 +265,15 @@ REFUSED = [
     ("trl", "x.yaml", "orchestrator: {rollouts_per_example: 16}", "of prime-rl, which is"),
     ("trl", "x.yaml", "grpo: {num_generations_per_prompt: 16}", "of NeMo-RL, which is not"),
     ("trl", "x.yaml", "num_remains_in_group: 2", "of TRL's GFPO, which is not read"),
-    ("trl", "x.yaml", "{normalize_advantages: true, loss_type: grpo}", "of TRL; give -"),
+    ("trl", "x.yaml", "{normalize_advantages: true, loss_type: grpo}",
+     "normalize_advantages is a setting of TRL's RLOO alone, loss_type one that it has n"),
+    ("trl", "x.yaml", "{config: {num_generations: 4, beta: 1}}", "in the section config,"),
+    ("trl", "x.yaml", "{config: {value: {beta: 0.2}}, num_generations: {value: 4}}",
+     "beta stands in the section config, where TRL does not look"),
+    ("trl", "x.yaml", "{project: {num_generations: 4}}", "stands in the section project, "),
+    ("trl", "x.yaml", "{num_generations: 4, num_generation: 8}", "; did you mean num_gen"),
+    ("verl", None, f"{N}=4 algorithm.adv_estimator=grpoo", "'grpoo': did you mean grpo?; "
+     "give --estimator if it is your own"),
     ("rloo", "x.yaml", "{num_generations: 4, scale_rewards: none}", "of TRL; give --t"),
     ("trl", "x.yaml", "loss_type: drgrpo", "'drgrpo': TRL takes no such; did you mean dr"),
     ("trl", "x.yaml", "scale_rewards: std", "scale_rewards = 'std': TRL takes no such"),
@@ -378,6 +394,7 @@ def test_the_lists_of_names_are_those_of_the_installed_trl():
     script = runpy.run_path(str(Path(__file__).parents[2] / ".ci/trainer_names.py"))
     for key, name in (("trl", "grpo"), ("rloo", "rloo")):
         of_others = {"processes", "num_processes", "config", "quantization_config"}
+        of_others.add("peft_config")
         assert TRAINERS[key].own_names - of_others == script["names_of_trl"](name)
 
 
