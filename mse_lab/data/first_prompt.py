@@ -68,12 +68,11 @@ def doubts_about(
         )
 
 
-def _bare_answer(prompt: Prompt) -> str | None:
-    """Give a text that answers a prompt, of several the first; None where none is known."""
+def _bare_answers(prompt: Prompt) -> list[str]:
+    """Give the texts that answer a prompt; none where none is known."""
     answer: Any = prompt.record.get("answer")
-    if isinstance(answer, list | tuple) and answer:
-        answer = answer[0]
-    return None if answer is None or isinstance(answer, list | Mapping) else str(answer)
+    several = answer if isinstance(answer, list | tuple) else [answer]
+    return [str(one) for one in several if not isinstance(one, list | Mapping | None)]
 
 
 def describe_first(
@@ -107,11 +106,12 @@ def describe_first(
         f"first prompt, {shorten(first.id)}, {what}: {shorten(repr(text), LONGEST_PROMPT)}",
         *doubts_about(prompts, chat=chat, special=special),
     ]
-    right = _bare_answer(first)
+    known = _bare_answers(first)
+    right = known[0] if known else None
     if reward is supplied or (right is None and not isinstance(reward, UserReward)):
         return lines
-    answers = (_bare_answer(other) or "" for other in others)
-    wrong = next((answer for answer in answers if answer != right), "")
+    answers = (answer for other in others for answer in _bare_answers(other))
+    wrong = next((answer for answer in answers if answer not in known), "")
     try:
         of_right, of_wrong = (
             reward_completions(reward, [one], first).values_N.item()

@@ -287,11 +287,12 @@ def advice_parts(advice: Advice) -> list[Part]:
         say_best(advice),
         say_level(advice),
     ]
+    typed = [*lines_to_type(advice), say_what_it_needs(advice)]
+    changed = say_what_changes_it(advice)
     return [
         Part(sentences=[*filter(None, answer)]),
         ladder_part(advice),
-        Part(sentences=[*lines_to_type(advice), say_what_it_needs(advice)]),
-        Part(sentences=["", say_what_changes_it(advice)]),
+        Part(sentences=[*filter(None, typed), "", *filter(None, [changed])]),
         steps_table(advice),
         Part(sentences=[*filter(None, about)]),
         warnings,

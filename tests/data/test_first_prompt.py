@@ -31,6 +31,11 @@ def test_a_reward_that_wants_more_than_the_answer_is_told():
     )
 
 
+def test_a_wrong_answer_is_none_of_the_right_ones():
+    _, rewards = describe_first([*prompts(["1", "2"], ["2"], ["3"])], exact, "?")
+    assert rewards == "rewards: 1 for its reference answer '1', 0 for '3'"
+
+
 def fails(text, row):
     raise RuntimeError("no network")
 
