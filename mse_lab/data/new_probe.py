@@ -94,7 +94,7 @@ def _find_fields(row: Row, wanted: Wanted, *, answered: bool) -> Fields:
 def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
     """Choose a built-in reward that reads every answer: of numbers, or boxed ones."""
     answers = [prompt.record["answer"] for prompt in prompts]
-    several = all(isinstance(answer, list) for answer in answers)
+    several = any(isinstance(answer, list) for answer in answers)
     for reward in ("integer", "gsm8k", *(["contains"] if several else [])):
         with suppress(InputError):
             try_reward(load_reward(reward), prompts)

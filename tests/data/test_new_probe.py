@@ -169,7 +169,7 @@ def broken(text, row):
 
 def test_lists_and_mappings_of_answers(monkeypatch):
     """Any of a list is right; a reward of one's own reads the row, and is tried."""
-    write_lines(Path("nq.jsonl"), [ASKED] * 3)
+    write_lines(Path("nq.jsonl"), [ASKED, ASKED, ASKED | {"golden_answers": "Paris"}])
     Path("scores_of_nq.py").write_text(SCORES)
     monkeypatch.syspath_prepend(".")
     probe = written(prompts="nq.jsonl", answer="golden_answers")
