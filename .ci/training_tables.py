@@ -153,6 +153,7 @@ STUDIES = {
     "smollm2-icl": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-icl-6": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-base": "SmolLM2 `base`, AdamW, 32",
+    "smollm2-base-6": "SmolLM2 `base`, AdamW, 32",
 }
 
 # Those of the tiny model, as heads of columns.

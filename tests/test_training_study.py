@@ -67,6 +67,7 @@ STUDIES = {
             "smollm2-icl",
             "smollm2-icl-6",
             "smollm2-base",
+            "smollm2-base-6",
         )
     },
 }
