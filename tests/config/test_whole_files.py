@@ -61,6 +61,13 @@ SCRIPTS = [
      ["normalize_advantages"]),
     ("RLOO", {"num_generations": 4, "beta": 0.0, "reward_clip_range": (-1.0, 1.0)}, 4, LOO,
      8, ["reward_clip_range"]),
+    ("RLOO", {"num_generations": 4, "gradient_accumulation_steps": 4}, 4, LOO, 32,
+     ["beta"]),
+    ("RLOO", {"generation_batch_size": 64, "beta": 0.0}, 2, LOO, 8, ["8 updates a batch"]),
+    ("RLOO", {"num_iterations": 2, "beta": 0.0, "reward_weights": [1.0, 0.2]}, 2, LOO, 8,
+     ["2 updates a batch", "reward_weights"]),
+    ("RLOO", {"num_generations": 8, "temperature": 0.7, "top_p": 0.9, "beta": 0.0}, 8, LOO,
+     8, ["temperature", "top_p"]),
 ]  # fmt: skip
 
 
