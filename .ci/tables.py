@@ -237,7 +237,7 @@ def verdicts() -> Iterable[Row]:
                 "saving held, of changes": over_populations(
                     rows.saves_held, worst=pd.Series.min
                 ),
-                "or excused": over_populations(
+                "held, excused": over_populations(
                     100 - rows.saves_beyond, worst=pd.Series.min
                 ),
             }

@@ -188,10 +188,13 @@ TRAINED, AT_THESE, AT_OWN = OUTCOMES.values()
 
 
 def gained(row: Any, base: Any) -> str:
-    """Write an arm's gain over its base's; both where the base's is not told from 0."""
-    if base.gain_low <= 0:
-        return f"{row.gain:.2f} over {interval(base, 'gain')}"
-    return interval(row, "gain_ratio")
+    """Write an arm's gain over its base's; both where one is not told from 0, with that."""
+    if min(row.gain_low, base.gain_low) > 0:
+        return interval(row, "gain_ratio")
+    return " over ".join(
+        interval(one, "gain") if one.gain_low <= 0 else f"{one.gain:.2f}"
+        for one in (row, base)
+    )
 
 
 def trained_arms(study: str) -> Iterable[Row]:
@@ -224,7 +227,7 @@ def trained_arms(study: str) -> Iterable[Row]:
                 for head, one in found.items()
             },
             "by the rule": "" if base else judge(row),
-            "held-out, by the same": "" if base else judge(found[AT_OWN]),
+            "held-out's own best, by it": "" if base else judge(found[AT_OWN]),
         }
 
 
@@ -256,7 +259,7 @@ def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
 
 def arms_of_studies(kind: str) -> Iterable[Row]:
     """Give the tiny model's arms, a study a column, with the verdicts by the rule."""
-    rule = "by the rule" if kind == TRAINED else "held-out, by the same"
+    rule = "by the rule" if kind == TRAINED else "held-out's own best, by it"
     studies = {
         study: {(row["arm"], row["G"]): row for row in trained_arms(study)}
         for study in STUDIES
