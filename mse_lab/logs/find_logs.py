@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -133,24 +133,39 @@ def _each_once(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return [*kept.values()], again
 
 
+def _form_of(file: Path, given: GivenColumns, state: State | None, *, whole: bool) -> Form:
+    """Recognise a file by its first rows, or else by what the `whole` of its lines has."""
+    types, functions = head_of(file, Faults(True)), state.functions if state else ()
+    try:
+        return recognise(str(file), types, given, functions)
+    except InputError:
+        if not (whole and file.name.endswith(LINES)):
+            raise
+    later = head_of(file, Faults(True), whole=True)
+    return replace(recognise(str(file), later, given), types=types)
+
+
 def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log:
     """Find the files of a log; `given` are the user's names of columns."""
-    known, others, state_of = dict[Path, Form](), list[str](), cache(find_state)
+    known, others, state_of = dict[Path, Form](), dict[Path, str](), cache(find_state)
     for path in paths:
         for file in _files(path):
+            state = state_of(file.parent)
             try:
-                types, state = head_of(file, Faults(True)), state_of(file.parent)
-                functions = state.functions if state else ()
-                known[file] = recognise(str(file), types, given, functions)
+                known[file] = _form_of(file, given, state, whole=file == path)
             except InputError as error:
                 if file == path:
                     raise
-                others.append(str(error))
+                others[file] = str(error)
     name = ", ".join(map(str, paths))
+    if others and not known:
+        file = next(iter(others))
+        known[file] = _form_of(file, given, state_of(file.parent), whole=True)
+        del others[file]
     if not known:
         kinds = f"has no {', '.join(ROW_SUFFIXES)} file"
         remedy = f"{name}: {kinds}; name the folder that the trainer writes its rollouts to"
-        raise InputError(others[0] if others else remedy)
+        raise InputError(remedy)
     files, again = _each_once([*known])
     for path in paths:  # Of a training and its evaluations, or of two trainings.
         folders = Counter(file.parent for file in files if path in file.parents)
@@ -166,7 +181,7 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
         raise InputError(f"{shorten(some, 300)}: of several forms; name the files of one")
     left_out: dict[str, Sequence[Any]] = {
         "link(s) or copies of another file, counted once": again,
-        "file(s) that are no log: left out": others,
+        "file(s) that are no log: left out": [*others.values()],
     }
     return Log(
         name,

@@ -69,9 +69,13 @@ class Form:
 
     def wanted(self, names: Sequence[str]) -> Collection[str]:
         """Give the columns of a file that are read: its own, ids, what may come late."""
-        tops = {part for column in self.columns.values() for part in _tops(column)}
-        tops |= {*NAMES, *SYNONYMS, *self.possible_ids(names), *self.added(names)}
-        return {name for name in names if name in tops}
+        tops = {*self.used, *NAMES, *SYNONYMS, *self.possible_ids(names)}
+        return tops.union(self.added(names)).intersection(names)
+
+    @property
+    def used(self) -> set[str]:
+        """The columns of a record, and those that nested ones lie in."""
+        return {part for column in self.columns.values() for part in _tops(column)}
 
     def possible_ids(self, names: Collection[str]) -> list[str]:
         """List the columns that may tell groups apart, and are not used."""

@@ -81,14 +81,14 @@ class _Reader:
 
     def _refuse_late(self, rows: Rows, form: Form) -> None:
         """Refuse a column that would be read, had the first rows had it."""
-        types = dict.fromkeys([*form.types, *rows.columns], pa.null())
-        late = recognise(rows.path, types, self.log.given)
-        for name in {*late.columns.values()} & {*rows.columns} - {*form.types}:
-            at = next(n for n, one in enumerate(rows.columns[name]) if one is not None)
-            raise InputError(
-                f"{rows.place(at)}: has {name}, and the first rows have none; give it in "
-                "every row or in none"
-            )
+        types = dict.fromkeys([*form.types, *form.used, *rows.columns], pa.null())
+        used = recognise(rows.path, types, self.log.given).used - form.types.keys()
+        for name in [name for name in rows.columns if name in used]:
+            known = [at for at, one in enumerate(rows.columns[name]) if one is not None]
+            for at in known[:1]:
+                has = f"{rows.place(at)}: has {name}, and earlier rows have none"
+                none = "" if name in form.used else " or in none"
+                raise InputError(f"{has}; give it in every row{none}")
 
     def _table(self, file: int, rows: Rows, form: Form) -> pd.DataFrame:
         """Give the numbers of some rows."""
@@ -151,9 +151,8 @@ class _Reader:
         log = self.log
         if not self.tables:
             raise InputError(f"{log.name}: no completions; let the trainer write some")
-        words = [PART + name for name in self.words]
         table = pd.concat(self.tables, ignore_index=True)
-        table = table.drop(columns=words, errors="ignore")
+        table = table.drop(columns=[PART + name for name in self.words], errors="ignore")
         _refuse_odd_ids(log, table)
         _refuse_older(log, table)
         identity = next((name for name in ("prompt_id", "prompt") if name in table), "")

@@ -235,12 +235,16 @@ def read_rows(
             yield from _json_rows(path, choose, faults, size)
 
 
-def head_of(path: Path, faults: Faults) -> dict[str, pa.DataType]:
-    """Give the columns of a file and their types: texts of a CSV, null of JSON."""
+def head_of(path: Path, faults: Faults, *, whole: bool = False) -> dict[str, pa.DataType]:
+    """Give the columns of a file and their types: texts of a CSV, null of JSON.
+
+    Those of JSON are what its first lines have, or any of the `whole`.
+    """
     if path.suffix == ".parquet":
         with reading_rows(path):
             schema = pq.read_schema(path)
             return dict(zip(schema.names, schema.types, strict=True))
-    rows = next(read_rows(path, lambda names: names, faults, HEAD), None)
+    rows = read_rows(path, lambda names: names, faults, HEAD)
     kind = pa.string() if path.suffix == ".csv" else pa.null()
-    return {} if rows is None else dict.fromkeys(rows.columns, kind)
+    some = rows if whole else islice(rows, 1)
+    return {name: kind for one in some for name in one.columns}

@@ -158,11 +158,13 @@ def test_what_is_no_log(tmp_path, name, content, line):
         ("a.pt", "a pickle, which runs code when it is read, is never loaded"),
         ("a.csv.gz", "only .jsonl.gz is read as it is"),
         ("train.jsonl", "its columns are question, answer; which is the reward"),
+        ("late.jsonl", "late.jsonl, line 71: has reward, and earlier rows have none"),
     ],
 )
 def test_a_file_that_is_named_and_no_log(tmp_path, name, line):
     log = write_lines(tmp_path / "a.jsonl", ROWS)
     put(log, "train.jsonl", '{"question": "a", "answer": "b"}\n')
+    put(log, "late.jsonl", '{"prompt": 1}\n' * 70 + '{"prompt": 1, "reward": 1}\n')
     for file in ("a.pt", "a.csv.gz"):
         put(log, file, b"")
     with pytest.raises(InputError, match=line):

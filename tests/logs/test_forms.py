@@ -80,6 +80,15 @@ NULLS = BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0))
 # The eight rewards of a group: sums of floats that are equal to 32 bits.
 SUMS = [{"a": 0.1, "b": 0.2}, {"a": 0.3, "b": 0.0}]
 
+
+def late(*names, **columns):
+    """Lines of which only those from the 101st on, after the head, have more columns."""
+    made = lines("prompt_id=id", "step", *names)
+    return [*made[:100], *(line | columns for line in made[100:])]
+
+
+LATE = "line 101: has {}, and earlier rows have none; give it in every row$"
+
 # What is written, the --columns, and what is counted.
 READ = {
     "rows by id": (lines("prompt_id=id", "step", "reward"), "", BY_ID),
@@ -113,6 +122,7 @@ READ = {
         tidy=TIDY)), "", BY_ID),
     "a part called total": (lines("prompt_id=id", **rewards(right=RIGHT, total=RIGHT)),
         "reward=rewards.total", BY_ID),
+    "a column without a value in late lines": (late("reward", group=None), "", BY_ID),
     "a weight": (lines("prompt_id=id", "reward", tidy=TIDY), "reward=reward,reward=2*tidy",
         BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5}),
     "sums of floats": (lines("prompt_id=id", rewards=lambda row: SUMS[row["place"] % 2]),
@@ -162,12 +172,6 @@ def twice(*names, **more):
     return lines(*names, **more) * 2
 
 
-def late(**columns):
-    """Lines of which only those after the 64th have more columns."""
-    made = lines("prompt_id=id", "step", rewards=lambda row: {"right": row["reward"]})
-    return [*made[:100], *(line | columns for line in made[100:])]
-
-
 HARNESS = {"prompt": lambda row: f"Mend /ws-{row['id']}-{row['place']}."}
 
 REFUSED = {
@@ -197,8 +201,20 @@ REFUSED = {
             prompt=lambda row: f"Mend /ws-{row['id']}-{row['place'] // 2}."), "",
         "has 2 completions, and group_id is that of several",
     ),
-    "a reward in late lines": (late(reward=1.0), "", "line 101: has reward, and the first"),
-    "a completion in late lines": (late(completion="a"), "", "line 101: has completion"),
+    "a reward in late lines": (late(reward=1.0), "", LATE.format("reward")),
+    "rewards in late lines": (late(rewards={"a": 1.0}), "", LATE.format("rewards")),
+    "the user's reward in late lines": (late(r=1.0), "reward=2*r", LATE.format("r")),
+    "a nested reward in late lines": (late(r={"a": 1.0}), "reward=r.a", LATE.format("r")),
+    "a group in late lines": (late("reward", g=1), "group=g", LATE.format("g")),
+    "a score in late lines": (
+        late("input=prompt", "output=text", gts="", score=1.0), "", LATE.format("score")),
+    "two columns in late lines": ([*late(g=1) * 9, {"step": 9, "g": 1, "r": 1}],
+        "group=g,reward=r", LATE.format("g")),
+    "one column in late lines, one in none": (late(reward=1.0), "reward=reward,group=g",
+        "has no column 'g'; its columns are prompt_id, step, reward"),
+    "a total in late lines": (late("rewards=reward", reward=1.0), "",
+        "line 101: has reward, and earlier rows have none; .* in every row or in none$"),
+    "a completion in late lines": (late("reward", completion="a"), "", "has completion"),
     "half a group by a late id": (
         [{"prompt_id": n // 5, "reward": n % 2} | ({"uid": 1} if n > 4095 else {})
             for n in range(4200)],
@@ -280,7 +296,7 @@ REFUSED = {
     "a group in some lines": ([*lines("prompt_id=id", "reward", group=1), {"prompt_id": 1,
         "reward": 0}], "", "line 481: group is missing"),
     "a step in late lines": ([*lines("prompt_id=id", "reward") * 9, {"prompt_id": 1,
-        "reward": 0, "step": 1}], "", "line 4321: has step, and the first rows have none"),
+        "reward": 0, "step": 1}], "", "line 4321: has step, and earlier rows have none"),
     "a step in some files": (
         lambda at: [write_lines(at / "a.jsonl", [{"prompt_id": 1, "reward": 0}]),
             write_lines(at / "b.jsonl", [{"prompt_id": 2, "reward": 0, "step": 1}])],
