@@ -92,8 +92,8 @@ def rollouts(
             (several add up, `0.5*format` by a weight), `completion`, `token_ids`, `mask`,
             `length`, `truncated`, `log_probs`, `engine_log_probs`, `advantage`.
         group_size: G, where no column identifies a group: they are blocks, by order.
-        partial: Whether a file that ends early is read up to there, and completions without
-            a reward are left out however many they are.
+        partial: Whether a file that ends early is read up to there, and a step's file that
+            is no log and completions without a reward, however many, are left out.
         level: Coverage of the intervals, between 0 and 1.
         outcome: The part of the reward that says whether a completion is right; by default
             the one with the fewest values.

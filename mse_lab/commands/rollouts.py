@@ -45,7 +45,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--columns", metavar="OURS=YOURS,...", help=help)
     help = "completions of a group, where no column identifies groups"
     parser.add_argument("--group-size", type=group_size, metavar="G", help=help)
-    help = "read a file that ends early up to there; leave out all that has no reward"
+    help = (
+        "read a file that ends early up to there; leave out steps and rewards that are lost"
+    )
     parser.add_argument("--partial", action="store_true", help=help)
     help = "the part of the reward that says whether a completion is right"
     parser.add_argument("--outcome", metavar="PART", help=help)

@@ -1,7 +1,8 @@
 """The files of a log: found in a folder, each once, of one form.
 
 A folder may hold checkpoints, data sets and other files beside the rollouts: what is of no
-known form is passed over, and counted. Files that are the same byte by byte are one file.
+known form is passed over, and counted, but for a file that has the name of a step's log,
+which is refused. Files that are the same byte by byte are one file.
 Rollouts lie in one folder: where several below the one that is named hold some, of a
 training and its evaluations or of two trainings, they are to be named. TRL's
 `trainer_state.json` beside them names the steps that were evaluated, and the reward
@@ -27,6 +28,12 @@ from mse_lab.records.plain_text import parse_json, reading
 from mse_lab.records.rows import LINES, MAY_HOLD_ROWS, ROW_SUFFIXES, Faults, head_of
 
 _FUNCTION = re.compile(r"rewards/(.+)/mean")
+# What TRL and verl call the file of a step.
+_OF_A_STEP = re.compile(r"completions_\d+\.(parquet|csv)|\d+\.jsonl(\.gz)?")
+_GIVE = (
+    "; by its name it is a step's log: give it whole, or leave it out by --partial "
+    "(partial=True)"
+)
 
 
 @dataclass(frozen=True)
@@ -134,34 +141,30 @@ def _each_once(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def _form_of(file: Path, given: GivenColumns, state: State | None, *, whole: bool) -> Form:
-    """Recognise a file by its first rows, or else by what the `whole` of its lines has."""
+    """Recognise a file by its first rows, or by all columns of the `whole`."""
     types, functions = head_of(file, Faults(True)), state.functions if state else ()
-    try:
-        return recognise(str(file), types, given, functions)
-    except InputError:
-        if not (whole and file.name.endswith(LINES)):
-            raise
-    later = head_of(file, Faults(True), whole=True)
-    return replace(recognise(str(file), later, given), types=types)
+    columns = head_of(file, Faults(True), whole=True) if whole else types
+    return replace(recognise(str(file), columns, given, functions), types=types)
 
 
 def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log:
     """Find the files of a log; `given` are the user's names of columns."""
     known, others, state_of = dict[Path, Form](), dict[Path, str](), cache(find_state)
-    for path in paths:
-        for file in _files(path):
-            state = state_of(file.parent)
+    for file in [file for path in paths for file in _files(path)]:
+        try:
+            known[file] = _form_of(file, given, state_of(file.parent), whole=False)
+        except InputError as error:
+            others[file] = str(error)
+    for file in [*others]:
+        of_step = _OF_A_STEP.fullmatch(file.name) and not faults.partial
+        if file in paths or of_step or not known:
             try:
-                known[file] = _form_of(file, given, state, whole=file == path)
+                known[file] = _form_of(file, given, state_of(file.parent), whole=True)
             except InputError as error:
-                if file == path:
-                    raise
-                others[file] = str(error)
+                remedy = _GIVE if known and file not in paths else ""
+                raise InputError(f"{error}{remedy}") from None
+            del others[file]
     name = ", ".join(map(str, paths))
-    if others and not known:
-        file = next(iter(others))
-        known[file] = _form_of(file, given, state_of(file.parent), whole=True)
-        del others[file]
     if not known:
         kinds = f"has no {', '.join(ROW_SUFFIXES)} file"
         remedy = f"{name}: {kinds}; name the folder that the trainer writes its rollouts to"
@@ -184,10 +187,7 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
         "file(s) that are no log: left out": [*others.values()],
     }
     return Log(
-        name,
-        known[files[0]],
-        given,
-        {file: known[file] for file in files},
+        *(name, known[files[0]], given, {file: known[file] for file in files}),
         asked=all(path.is_file() for path in paths),
         state=state_of(files[0].parent),
         faults=faults,

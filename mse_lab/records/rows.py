@@ -246,5 +246,5 @@ def head_of(path: Path, faults: Faults, *, whole: bool = False) -> dict[str, pa.
             return dict(zip(schema.names, schema.types, strict=True))
     rows = read_rows(path, lambda names: names, faults, HEAD)
     kind = pa.string() if path.suffix == ".csv" else pa.null()
-    some = rows if whole else islice(rows, 1)
+    some = rows if whole and path.name.endswith(LINES) else islice(rows, 1)
     return {name: kind for one in some for name in one.columns}

@@ -1,7 +1,10 @@
 """The files of a log: each once, whole or said to be cut, of one folder and one form."""
 
+import io
 import os
+import shutil
 
+import pandas as pd
 import pytest
 
 from log_makers import (
@@ -63,6 +66,52 @@ def test_what_lies_beside_is_counted_and_left_out(tmp_path, name):
     found = check(tmp_path, BY_ID)
     assert [one.count for one in found.groups.left_out] == [1]
     assert found.notes[0].startswith(said.format(log=log)[:90])
+
+
+def texts(raw):
+    """TRL's file with texts for rewards."""
+    return pd.read_parquet(io.BytesIO(raw)).assign(reward="good").to_parquet()
+
+
+# What becomes of a step's file in a folder of such files, and what is said of it.
+LOST = {
+    "TRL, cut": ("completions_00002.parquet", lambda raw: raw[: len(raw) // 2],
+        "cannot be read: .*; by its name it is a step's log: give it whole, or leave .* by "
+        "--partial"),
+    "TRL, texts for rewards": ("completions_00002.parquet", texts,
+        "which is the reward, .*; by its name"),
+    "verl, cut": ("2.jsonl", lambda raw: raw[:9], "a JSON object a line, .*; by its name"),
+    "verl, packed, cut": ("2.jsonl.gz", lambda raw: raw[:20], "is empty .*; by its name"),
+    "verl, a late score": ("2.jsonl", lambda raw: raw.replace(b"score", b"sc") * 9 + raw,
+        "line 289: has score, and earlier rows have none; give it in every row$"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_file_with_the_name_of_a_step_is_left_out_by_partial_alone(tmp_path, name):
+    file, spoil, said = LOST[name]
+    write_trl(tmp_path, with_advantages(BASE, 8))
+    if name.startswith("verl"):
+        shutil.rmtree(tmp_path / "completions")
+        for step, rows in BASE.groupby("step"):
+            names = {"prompt": "input", "text": "output", "reward": "score"}
+            lines = rows.rename(columns=names).assign(gts="").to_dict("records")
+            write_lines(tmp_path / file.replace("2", str(step), 1), lines)
+    (path,) = tmp_path.rglob(file)
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(InputError, match=rf"{file}.*{said}"):
+        read(tmp_path)
+    found = check(tmp_path, {"steps": 2, "groups": 8}, partial=True)
+    assert [(one.count, one.what) for one in found.groups.left_out] == [
+        (1, NO_LOG.removeprefix("1 "))
+    ]
+    named = rf"{file}((?!by its name).)*$"
+    with pytest.raises(InputError, match=named):
+        read([*path.parent.iterdir()])
+    for other in {*path.parent.iterdir()} - {path}:
+        other.unlink()
+    with pytest.raises(InputError, match=named):
+        read(tmp_path)  # Without it nothing would be left.
 
 
 def test_a_link_beside_its_file_in_the_words(tmp_path):

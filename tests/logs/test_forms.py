@@ -123,6 +123,7 @@ READ = {
     "a part called total": (lines("prompt_id=id", **rewards(right=RIGHT, total=RIGHT)),
         "reward=rewards.total", BY_ID),
     "a column without a value in late lines": (late("reward", group=None), "", BY_ID),
+    "the user's, in late lines": (late("reward", c=None), "completion=c", BY_ID),
     "a weight": (lines("prompt_id=id", "reward", tidy=TIDY), "reward=reward,reward=2*tidy",
         BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5}),
     "sums of floats": (lines("prompt_id=id", rewards=lambda row: SUMS[row["place"] % 2]),
@@ -145,7 +146,7 @@ def write(folder, made):
 @pytest.mark.parametrize("name", READ)
 def test_read(tmp_path, name):
     made, columns, expected = READ[name]
-    check(write(tmp_path, made), expected, columns)
+    assert not check(write(tmp_path, made), expected, columns).groups.left_out
 
 
 def far_date(folder):
