@@ -169,10 +169,11 @@ class _Reader:
         return replace(log, completions=table, identity=identity, left_out=left_out)
 
     def _refuse_unseen(self) -> None:
-        """Refuse a nested column that the user named, and that no row has."""
+        """Refuse a nested column or an id that the user named, and that no row has."""
         for name, column in self.log.given.columns.items():
             present = any(map(is_reward, self.seen)) if name == "rewards" else False
-            if "." in column and not present and name not in self.seen:
+            known = present or name in self.seen
+            if ("." in column or name in IDENTITIES) and not known:
                 ours = "reward" if name.startswith(PART) else name
                 raise InputError(
                     f"{self.log.name}: no row has {shown(column)}, named by --columns "

@@ -281,6 +281,8 @@ REFUSED = {
         lines("prompt", "reward", meta=lambda row: {"id": row["id"]}), "prompt_id=meta.idd",
         "no row has 'meta.idd', named by --columns prompt_id=meta.idd",
     ),
+    "a group that no row has": (lines("prompt_id=id", "reward", g=None), "group=g",
+        "no row has 'g', named by --columns group=g"),
     "one of two nested rewards that no row has": (
         lines("prompt", r=lambda row: {"a": row["reward"]}), "reward=r.a,reward=r.b",
         "no row has 'r.b', named by --columns reward=r.b",
