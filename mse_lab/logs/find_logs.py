@@ -30,10 +30,7 @@ from mse_lab.records.rows import LINES, MAY_HOLD_ROWS, ROW_SUFFIXES, Faults, hea
 _FUNCTION = re.compile(r"rewards/(.+)/mean")
 # What TRL and verl call the file of a step.
 _OF_A_STEP = re.compile(r"completions_\d+\.(parquet|csv)|\d+\.jsonl(\.gz)?")
-_GIVE = (
-    "; by its name it is a step's log: give it whole, or leave it out by --partial "
-    "(partial=True)"
-)
+_GIVE = "; by its name a step's log: give it whole, or --partial (partial=True)"
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,10 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
         "file(s) that are no log: left out": [*others.values()],
     }
     return Log(
-        *(name, known[files[0]], given, {file: known[file] for file in files}),
+        name,
+        known[files[0]],
+        given,
+        {file: known[file] for file in files},
         asked=all(path.is_file() for path in paths),
         state=state_of(files[0].parent),
         faults=faults,

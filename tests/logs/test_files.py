@@ -76,8 +76,7 @@ def texts(raw):
 # What becomes of a step's file in a folder of such files, and what is said of it.
 LOST = {
     "TRL, cut": ("completions_00002.parquet", lambda raw: raw[: len(raw) // 2],
-        "cannot be read: .*; by its name it is a step's log: give it whole, or leave .* by "
-        "--partial"),
+        "cannot be read: .*; by its name a step's log: give it whole, or --partial"),
     "TRL, texts for rewards": ("completions_00002.parquet", texts,
         "which is the reward, .*; by its name"),
     "verl, cut": ("2.jsonl", lambda raw: raw[:9], "a JSON object a line, .*; by its name"),
