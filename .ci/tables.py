@@ -180,26 +180,35 @@ def over_populations(numbers: pd.Series, *, worst: Callable[[pd.Series], float])
     return f"{known.mean():.0f} ({worst(known):.0f})" if len(known) else ""
 
 
+def by_truth(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Part verdicts by whether yours is right in truth, and by what decides where not."""
+    rare, right = table.design.str.contains("1 in "), table.regret <= 5
+    return {
+        "yours is right": table[right],
+        "it is not; no rare kind": table[~right & ~rare],
+        "it is not; a rare kind decides": table[~right & rare],
+    }
+
+
+def count_runs(rows: pd.DataFrame, column: str) -> int:
+    """Count the runs of which a column has the percentage."""
+    return round((rows[column] * rows.runs / 100).sum())
+
+
 @table
 def counts_of_verdicts() -> Iterable[Row]:
-    """Count changes and keeps, and the false ones, over all runs and N."""
-    table = read("stopping/verdicts.csv")
-    rare = table.design.str.contains("1 in ").map({True: "some", False: "no"})
-    for (takes, kind), rows in table.groupby(["takes", rare], sort=False):
-
-        def count(column: str, rows: pd.DataFrame = rows) -> str:
-            return f"{round((rows[column] * rows.runs / 100).sum()):,}"
-
-        yield {
-            "the trainer takes": f"{takes}, {kind} rare kind",
-            "verdicts": f"{rows.runs.sum():,}",
-            "changes": count("change"),
-            "for the worse": count("wrong_change"),
-            "of a setting within 5%": count("false_change"),
-            "to one 5% beyond the best": count("wrong_size"),
-            "keeps": count("keep"),
-            "false": count("false_keep"),
-            "not excused": count("beyond_doubt"),
+    """Count keeps and changes, and the false ones, over all N and both trainers."""
+    counts = {
+        "keep": "keep",
+        "change": "change",
+        "cannot tell": "cannot_tell",
+        "changed for the worse": "wrong_change",
+        "to one 5% beyond the best": "wrong_size",
+        "kept, not excused": "beyond_doubt",
+    }
+    for words, rows in by_truth(read("stopping/verdicts.csv")).items():
+        yield {"in truth": words, "verdicts": f"{rows.runs.sum():,}"} | {
+            head: f"{count_runs(rows, column):,}" for head, column in counts.items()
         }
 
 
@@ -207,24 +216,17 @@ def counts_of_verdicts() -> Iterable[Row]:
 def verdicts() -> Iterable[Row]:
     """Give how often verdicts are false, of a trainer that takes fitted baselines, too."""
     table = read("stopping/verdicts.csv").query("takes == 'baselines'")
-    rare, right = table.design.str.contains("1 in "), table.regret <= 5
-    kinds = {
-        "yours is right": right,
-        "it is not; no rare kind": ~right & ~rare,
-        "it is not; a rare kind decides": ~right & rare,
-    }
     for count in (64, 1024, 0):
-        for words, chosen in kinds.items():
-            rows = table[chosen & (table.completions_per_step == count)]
+        for words, rows in by_truth(table[table.completions_per_step == count]).items():
             if rows.empty:
                 continue
             shares = (rows.keep.mean(), rows.change.mean(), rows.cannot_tell.mean())
+            changes = rows.change * rows.runs / 100
+            held = (rows.saves_held * changes).sum() / max(changes.sum(), 1)
             often = {
                 "false keep": "false_keep",
                 "not excused": "beyond_doubt",
                 "false change": "false_change",
-                "for the worse": "wrong_change",
-                "5% beyond the best": "wrong_size",
             }
             yield {
                 "N": f"{count:,}" if count else "unknown",
@@ -234,12 +236,7 @@ def verdicts() -> Iterable[Row]:
                     head: over_populations(rows[column], worst=pd.Series.max)
                     for head, column in often.items()
                 },
-                "saving held, of changes": over_populations(
-                    rows.saves_held, worst=pd.Series.min
-                ),
-                "held, excused": over_populations(
-                    100 - rows.saves_beyond, worst=pd.Series.min
-                ),
+                "saving held": f"{held:.0f} of {round(changes.sum()):,}",
             }
 
 
@@ -254,9 +251,11 @@ def cover_of_advice() -> Iterable[Row]:
         "ladder in epochs": ["ladder in epochs"],
         "progress, steps": ["progress", "steps"],
         "G*": ["G*"],
-        "c1, c2, c3": ["c1", "c2", "c3", "constant baselines"],
+        "c1, c3, constants": ["c1", "c3", "constant baselines"],
+        "c2": ["c2"],
         "\u2016g\u2016\u00b2, noise scale": ["||g||^2", "noise scale"],
-        "rho, b*": ["rho of the run", "b* of the run"],
+        "rho": ["rho of the run"],
+        "b*": ["b* of the run"],
         "zero-variance groups": ["zero-variance groups"],
     }
     for words, kinds in rows_of.items():

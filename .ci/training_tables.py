@@ -59,8 +59,9 @@ def power_of_some_arms() -> Iterable[Row]:
         f"{words}, declared": declared[declared.optimiser == name]
         for name, words in (("sgd", "SGD"), ("adamw", "AdamW"))
     }
-    adamw = arms[arms.optimiser == "adamw"].groupby("completions_per_step")
-    some |= {f"AdamW, N = {count}": rows for count, rows in adamw}
+    for name, words in (("sgd", "SGD"), ("adamw", "AdamW")):
+        by_count = arms[arms.optimiser == name].groupby("completions_per_step")
+        some |= {f"{words}, N = {count}": rows for count, rows in by_count}
     for words, rows in some.items():
         keys = rows[[*Arm._fields]].itertuples(index=False)
         gains = pd.concat([judged[Arm(*key)].gains for key in keys], axis=1, join="inner")
@@ -128,6 +129,9 @@ ARMS = {
 }
 
 
+SAID = ("obeys", "refutes", "cannot tell")
+
+
 def judge(row: Any) -> str:
     """Judge an arm by the rule that its study declared."""
     predicted = row.predicted_gain_ratio
@@ -149,6 +153,7 @@ STUDIES = {
     "tiny-sgd": "tiny/base, SGD, 64",
     "tiny-sgd-48": "tiny/base, SGD, 64",
     "tiny-sgd-256": "tiny/base, SGD, 256",
+    "tiny-sgd-256-48": "tiny/base, SGD, 256",
     "smollm2-icl": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-icl-6": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-base": "SmolLM2 `base`, AdamW, 32",
@@ -164,10 +169,14 @@ COLUMNS = {
     "tiny-sgd": "SGD, 64, 12",
     "tiny-sgd-48": "SGD, 64, 48",
     "tiny-sgd-256": "SGD, 256, 12",
+    "tiny-sgd-256-48": "SGD, 256, 48",
 }
 
 # Arms that were declared later, of the same runs of the base.
-LATER = {study: [f"{study}-rest"] for study in ("tiny-sgd", "tiny-48", "tiny-256")}
+LATER: dict[str, list[str]] = {
+    study: [f"{study}-rest"]
+    for study in ("tiny-sgd", "tiny-sgd-48", "tiny-sgd-256", "tiny-256", "tiny-256-48")
+} | {"tiny-48": ["tiny-48-rest", "tiny-48-last"]}
 
 AGAIN = "constant-clipped"  # Its gains are the constant's: no gradient was clipped.
 
@@ -265,6 +274,7 @@ def arms_of_studies(kind: str) -> Iterable[Row]:
         if study.startswith("tiny")
     }
     small, large = studies["tiny"], studies["tiny-256"]
+    verdicts = {one: [row[rule] for row in rows.values()] for one, rows in studies.items()}
     for arm in sorted(small, key=lambda one: float(small[one]["predicted"])):
         cells = {}
         for study, rows in studies.items():
@@ -274,6 +284,10 @@ def arms_of_studies(kind: str) -> Iterable[Row]:
             cells[COLUMNS[study]] = f"{row[kind]}{verdict}" if row else ""
         predicted = f"{small[arm]['predicted']}; {large[arm]['predicted']}"
         yield {HEAD: f"{arm[0]}, {arm[1]}", PREDICTED: predicted} | cells
+    yield {HEAD: "obey, refute, cannot tell", PREDICTED: ""} | {
+        COLUMNS[study]: ", ".join(str(said.count(one)) for one in SAID)
+        for study, said in verdicts.items()
+    }
     if kind == TRAINED:
         yield from over_arms({study: judged_of(study) for study in studies})
 
@@ -319,46 +333,87 @@ def power_of_study(study: str, judged: Mapping[Arm, Judged]) -> str:
     gains = pd.concat([one.gains for one in judged.values()], axis=1, join="inner")
     found = fit_power(gains.to_numpy(), np.array([errors[arm].max() for arm in judged]))
     row = dict(zip(("power", "power_low", "power_high"), found, strict=True))
-    return interval(row, "power")
+    return f"{interval(row, 'power')}, {len(judged)} arms"
 
 
 @table
 def trained_pretrained() -> Iterable[Row]:
     """Give what the constant gained in the studies of the pretrained model."""
     for study, words in STUDIES.items():
-        if study.startswith("tiny"):
-            continue
-        yield {
-            MODEL: words,
-            "steps": str(steps_of(study)[-1]),
-            **constant_of(study),
+        if not study.startswith("tiny"):
+            yield {MODEL: words, "steps": str(steps_of(study)[-1]), **constant_of(study)}
+
+
+@table
+def over_trls_defaults() -> Iterable[Row]:
+    """Give the constant's gain over that of TRL's defaults, where both trained."""
+    for study, words in STUDIES.items():
+        gains = {arm.estimator: one.gains for arm, one in judged_of(study).items()}
+        if "yours" in gains:
+            found = ratio_over_seeds(gains["constant"], gains["yours"])
+            yield {
+                MODEL: words,
+                "steps": str(steps_of(study)[-1]),
+                "constant over TRL's defaults, trained prompts": (
+                    "{:.2f} ({:.2f} to {:.2f})".format(*found)
+                ),
+            }
+
+
+@table
+def gains_at_one_rate() -> Iterable[Row]:
+    """Count rates, tried for both, at which the constant gains more than GRPO-type."""
+    for words, kind in (("trained prompts", "step"), ("held-out", "unseen")):
+        found = []
+        for study in STUDIES:
+            runs, last = read(f"training-baseline-{study}/runs.csv"), steps_of(study)[-1]
+            runs["gain"] = runs[f"{kind}_{last}"] - runs[f"{kind}_0"]
+            of = dict(iter(runs.groupby(["estimator", "group_size"])))
+            both = of["constant", 1].merge(of["grpo", 8], on=["step_size", "seed"])
+            for _, pairs in both.groupby("step_size"):
+                found.append(stats.ttest_rel(pairs.gain_x, pairs.gain_y))
+        t_values, p_values = np.transpose(found)
+        yield {"at one rate for both": words, "rates": str(len(found))} | {
+            f"{sign}{head}": str(int((by & (np.sign(t_values) == side)).sum()))
+            for sign, side in (("more", 1), ("less", -1))
+            for head, by in (("", p_values < 1), (", by its interval", p_values < 0.05))
         }
 
 
 @table
 def gains_of_the_constant() -> Iterable[Row]:
-    """Count studies in which the constant gains more, or less, by its interval.
+    """Count comparisons of the constant with GRPO-type, by intervals and by the rule.
 
     p of the ratio's logarithm is Student's, by the interval's half width and its seeds.
     """
     for name, words in OUTCOMES.items():
-        gains, errors, degrees = [], [], []
+        rows, edges = [], 0
         for study in STUDIES:
-            arms = read(f"training-baseline-{study}/{name}.csv")
-            row = arms.query("estimator == 'constant' and step == step.max()").iloc[0]
-            degrees.append(row.seeds - 1)
-            width = np.log(row.gain_ratio_high) - np.log(row.gain_ratio_low)
-            errors.append(width / 2 / stats.t.ppf(0.975, degrees[-1]))
-            gains.append(np.log(row.gain_ratio))
-        p_values = 2 * stats.t.sf(np.abs(np.divide(gains, errors)), degrees)
-        found = {
+            arms = read(f"training-baseline-{study}/{name}.csv").query("step == step.max()")
+            rows.append(arms.query("estimator == 'constant'").iloc[0])
+            base = arms.query("estimator == 'grpo' and group_size == 8").iloc[0]
+            edges += bool(base.at_edge or rows[-1].at_edge)
+        found = pd.DataFrame(rows)
+        logs = np.log(found[["gain_ratio", "gain_ratio_low", "gain_ratio_high"]])
+        ratio, low, high = logs.to_numpy().T
+        errors = (high - low) / 2 / stats.t.ppf(0.975, found.seeds - 1)
+        p_values = 2 * stats.t.sf(np.abs(ratio / errors), found.seeds - 1)
+        told = {
             "alone": p_values < 0.05,
             "by Holm": multipletests(p_values, method="holm")[0],
         }
-        yield {f"of {len(STUDIES)}": words} | {
-            f"{sign}, {head}": str(int((told & (np.sign(gains) == side)).sum()))
-            for head, told in found.items()
-            for sign, side in (("more", 1), ("less", -1))
+        said = [judge(row) for row in rows]
+        below = found.gain_ratio_high < found.predicted_gain_ratio
+        yield {
+            f"of {len(STUDIES)}": words,
+            **{
+                f"{sign}, {head}": str(int((by & (np.sign(ratio) == side)).sum()))
+                for head, by in told.items()
+                for sign, side in (("more", 1), ("less", -1))
+            },
+            ", ".join(SAID): ", ".join(str(said.count(one)) for one in SAID),
+            "interval below the prediction": str(below.sum()),
+            "a rate at its grid's edge": str(edges),
         }
 
 

@@ -112,6 +112,7 @@ class Trainer(_Part):
     file: str | None = None
     assumed: dict[str, Any] = {}
     settings: dict[str, SettingRow]
+    must_be_off: tuple[str, ...] = ()
     estimators: tuple[WeightsSetting, ...]
     length: dict[str, dict[str, str | None]]
     batch: Batch
@@ -151,14 +152,24 @@ class Trainer(_Part):
         return joint.join(form.format(name=name, value=settings[name]) for name in settings)
 
 
+def _names_of(trainer: Mapping[str, Any]) -> set[str]:
+    return {*read_text(NAMES / trainer["names"]).split()} if "names" in trainer else set()
+
+
+def _rows(trainer: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a trainer's rows: its own, and those of another that it has, too."""
+    lost = _names_of(like) - _names_of(trainer)
+    both = {name: row for name, row in like.get("settings", {}).items() if name not in lost}
+    off = {name: {"fine": (0,)} for name in trainer.get("must_be_off", ())}
+    return both | off | trainer["settings"]
+
+
 def _read_table() -> tuple[dict[str, Trainer], dict[str, str]]:
     table = parse_yaml(read_text(TABLE), str(TABLE))
     others = table.pop("others")
-    for values in table.values():
-        if base := table.get(values.get("like")):
-            rows = {**base["settings"], **values["settings"]}
-            settings = {name: row for name, row in rows.items() if row is not None}
-            values |= {**base, **values, "settings": settings}
+    for name, values in table.items():
+        like = table.get(values.get("like"), {})
+        table[name] = {**like, **values, "settings": _rows(values, like)}
     marks = {name: title for title, names in others.items() for name in names}
     return {name: Trainer(**values) for name, values in table.items()}, marks
 

@@ -180,18 +180,19 @@ class Setting:
 
 def _refuse_values(setting: Setting) -> None:
     """Refuse values that the trainer does not take, and those that are not worked out."""
-    title = setting.table.title
-    for name, row in setting.table.settings.items():
+    trainer = setting.table
+    for name, row in trainer.settings.items():
         value, fault = setting.value(name), ""
+        takes = row.takes or tuple(trainer.length.get(name, ()))
         if isinstance(value, list) and not row.many:
             fault = "takes one value"
         elif isinstance(value, str) and "${" in value:
             fault = "a reference; give the file with values, which the trainer saves"
-        elif row.takes and value not in row.takes:
-            known = [one for one in row.takes if isinstance(one, str)]
-            fault = f"{title} takes no such; {nearest(str(value), known)}"
+        elif takes and value not in takes:
+            known = [one for one in takes if isinstance(one, str)]
+            fault = f"{trainer.title} takes no such; {nearest(str(value), known)}"
         elif isinstance(value, str) and setting.weights is None:
-            known = setting.table.values_of(name)
+            known = trainer.values_of(name)
             if value not in known and any(is_misspelt(value, one) for one in known):
                 fault = f"{nearest(value, known)}; give --estimator if it is your own"
         if fault:

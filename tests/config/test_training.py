@@ -33,7 +33,7 @@ FORMS = [
      "gradient_accumulation_steps: 4, use_vllm: true, reward_weights: [1.0, 0.5], "
      "vllm_importance_sampling_correction: true}", 16, STD, 32,
      "4 updates a batch (steps_per_generation = 16, gradient_accumulation_steps = 4); "
-     "temperature = 0.7; top_p = 0.95; top_k = 20; min_p = 0.05; repetition_penalty = 1.1; "
+     "min_p = 0.05; temperature = 0.7; top_p = 0.95; top_k = 20; repetition_penalty = 1.1; "
      "vllm_importance_sampling_correction = True; reward_weights = [1.0, 0.5]; "
      "use_peft = True"),
     ("trl", "{num_generations: 8, per_device_train_batch_size: 8, output_dir: out, "
@@ -80,7 +80,7 @@ FORMS = [
     ("verl", f"-cn mine {N}=4", 4, None, None, "config_name = mine"),
     ("verl", f"--config-name=ppo_trainer.yaml {N}=4", 4, None, None, ""),
     ("verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
-     4, None, None, "config_name = mine; algorithm.filter_groups.enable = True"),
+     4, None, None, "algorithm.filter_groups.enable = True; config_name = mine"),
     # One setting of the batch says that the others are at their defaults.
     ("trl", "--num_generations 8 --gradient_accumulation_steps 4", 8, STD, 32, ""),
     ("trl", "--num_generations 8 --generation_batch_size 64", 8, STD, 8,

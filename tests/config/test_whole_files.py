@@ -127,7 +127,7 @@ def test_verls_resolved_configuration(weights, engine, tmp_path):
         assert (found.group_size, found.completions_per_step) == (8, 2048)
         assert (found.estimator or {}).get("name") == WEIGHTS[weights]
         assert [one.rpartition(".")[2].split(" ")[0] for one in found.uncounted[1:]] == [
-            *("total_epochs", "lr", "use_kl_loss")
+            *("use_kl_loss", "total_epochs", "lr")
         ]
     (tmp_path / "overrides.yaml").write_text(
         yaml.safe_dump([f"{name}={one}" for name, one in values.items() if one != "x"])
