@@ -153,7 +153,6 @@ STUDIES = {
     "tiny-sgd": "tiny/base, SGD, 64",
     "tiny-sgd-48": "tiny/base, SGD, 64",
     "tiny-sgd-256": "tiny/base, SGD, 256",
-    "tiny-sgd-256-48": "tiny/base, SGD, 256",
     "smollm2-icl": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-icl-6": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-base": "SmolLM2 `base`, AdamW, 32",
@@ -169,14 +168,10 @@ COLUMNS = {
     "tiny-sgd": "SGD, 64, 12",
     "tiny-sgd-48": "SGD, 64, 48",
     "tiny-sgd-256": "SGD, 256, 12",
-    "tiny-sgd-256-48": "SGD, 256, 48",
 }
 
 # Arms that were declared later, of the same runs of the base.
-LATER: dict[str, list[str]] = {
-    study: [f"{study}-rest"]
-    for study in ("tiny-sgd", "tiny-sgd-48", "tiny-sgd-256", "tiny-256", "tiny-256-48")
-} | {"tiny-48": ["tiny-48-rest", "tiny-48-last"]}
+LATER = {study: [f"{study}-rest"] for study in ("tiny-sgd", "tiny-48", "tiny-256")}
 
 AGAIN = "constant-clipped"  # Its gains are the constant's: no gradient was clipped.
 
@@ -243,26 +238,40 @@ MODEL = "model, optimiser, N"
 HEAD, PREDICTED = "arm", "predicted, N = 64; 256"
 
 
+def over(judged: Mapping[Arm, Judged], name: str, other: str) -> str:
+    """Give the gain of an arm without a group over another's; of TRL's defaults at 8."""
+    sizes = (1, 8 if other == "yours" else 1)
+    found = [
+        one.gains
+        for wanted, size in zip((name, other), sizes, strict=True)
+        for arm, one in judged.items()
+        if (arm.estimator, arm.group_size) == (wanted, size)
+    ]
+    if len(found) < 2:
+        return ""
+    return "{:.2f} ({:.2f} to {:.2f})".format(*ratio_over_seeds(*found))
+
+
 def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
     """Give the power of 1 + E by which gains fall, and arms without groups in pairs."""
     powers = {COLUMNS[one]: power_of_study(one, arms) for one, arms in studies.items()}
     yield {HEAD: "power of 1 + E", PREDICTED: "-1; -1"} | powers
-    for name in ("vanilla", "logits"):
-        predicted, cells = [], {}
-        for study, arms in studies.items():
-            of = {arm.estimator: one.gains for arm, one in arms.items() if arm[-1] == 1}
-            both = {name, "constant"} <= {*of}
-            found = ratio_over_seeds(of[name], of["constant"]) if both else None
-            cells[COLUMNS[study]] = (
-                "{:.2f} ({:.2f} to {:.2f})".format(*found) if found else ""
-            )
+    for name, other in (
+        ("constant", "yours"),
+        ("vanilla", "constant"),
+        ("logits", "constant"),
+    ):
+        predicted = []
         for study in ("tiny", "tiny-256"):
             table = read(f"training-baseline-{study}/prediction.csv")
-            alone = table.query("group_size == 1").set_index("estimator")
-            ratio = alone.predicted_gain_ratio[name] / alone.predicted_gain_ratio.constant
-            predicted.append(f"{ratio:.2f}")
-        words = f"{ARMS[name]}, 1, over the constant, 1"
-        yield {HEAD: words, PREDICTED: "; ".join(predicted)} | cells
+            ratios = table.query("group_size == 1 or estimator == 'yours'")
+            by_name = ratios.set_index("estimator").predicted_gain_ratio
+            predicted.append(f"{by_name[name] / by_name[other]:.2f}")
+        words = f"{ARMS[name]}, over {'the ' * (other == 'constant')}{ARMS[other]}"
+        yield {HEAD: words, PREDICTED: "; ".join(predicted)} | {
+            COLUMNS[study]: over(arms, name, other).replace(" to ", "\u2013")
+            for study, arms in studies.items()
+        }
 
 
 def arms_of_studies(kind: str) -> Iterable[Row]:
@@ -281,7 +290,8 @@ def arms_of_studies(kind: str) -> Iterable[Row]:
             row = rows.get(arm)
             said = row[rule] if row else ""
             verdict = f", {said}" if said in ("obeys", "refutes") else ""
-            cells[COLUMNS[study]] = f"{row[kind]}{verdict}" if row else ""
+            cell = f"{row[kind]}{verdict}" if row else ""
+            cells[COLUMNS[study]] = cell.replace(" to ", "\u2013")  # None is below 0.
         predicted = f"{small[arm]['predicted']}; {large[arm]['predicted']}"
         yield {HEAD: f"{arm[0]}, {arm[1]}", PREDICTED: predicted} | cells
     yield {HEAD: "obey, refute, cannot tell", PREDICTED: ""} | {
@@ -341,22 +351,11 @@ def trained_pretrained() -> Iterable[Row]:
     """Give what the constant gained in the studies of the pretrained model."""
     for study, words in STUDIES.items():
         if not study.startswith("tiny"):
-            yield {MODEL: words, "steps": str(steps_of(study)[-1]), **constant_of(study)}
-
-
-@table
-def over_trls_defaults() -> Iterable[Row]:
-    """Give the constant's gain over that of TRL's defaults, where both trained."""
-    for study, words in STUDIES.items():
-        gains = {arm.estimator: one.gains for arm, one in judged_of(study).items()}
-        if "yours" in gains:
-            found = ratio_over_seeds(gains["constant"], gains["yours"])
             yield {
                 MODEL: words,
                 "steps": str(steps_of(study)[-1]),
-                "constant over TRL's defaults, trained prompts": (
-                    "{:.2f} ({:.2f} to {:.2f})".format(*found)
-                ),
+                **constant_of(study),
+                "trained, over TRL's defaults": over(judged_of(study), "constant", "yours"),
             }
 
 
