@@ -171,7 +171,9 @@ COLUMNS = {
 }
 
 # Arms that were declared later, of the same runs of the base.
-LATER = {study: [f"{study}-rest"] for study in ("tiny-sgd", "tiny-48", "tiny-256")}
+LATER: dict[str, list[str]] = {
+    study: [f"{study}-rest"] for study in ("tiny-sgd", "tiny-256")
+} | {"tiny-48": ["tiny-48-rest", "tiny-48-last"]}
 
 AGAIN = "constant-clipped"  # Its gains are the constant's: no gradient was clipped.
 
