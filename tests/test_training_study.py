@@ -57,19 +57,11 @@ STUDIES = {
     "tiny-base": "training-law",
     "smollm2-icl": "training-law-smollm2",
     "advised-size": "advised-size",
-    "baseline-tiny": "training-baseline-tiny",
-    **{
-        f"baseline-{name}": f"training-baseline-{name}"
-        for name in (
-            "tiny-48",
-            "tiny-256",
-            "tiny-sgd",
-            "smollm2-icl",
-            "smollm2-icl-6",
-            "smollm2-base",
-            "smollm2-base-6",
-        )
-    },
+}
+STUDIES |= {
+    path.stem: f"training-{path.stem}"
+    for path in sorted(ROOT.glob("probes/studies/baseline-*.yaml"))
+    if (ROOT / f"results/training-{path.stem}/runs.csv").exists()  # Else it is declared.
 }
 ETA = 0.5
 NAMED = {
