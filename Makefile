@@ -28,6 +28,7 @@ figures: $(VENV)/installed
 	$(call DRAW,$(call RUNS,smollm2),figures/smollm2)
 	$(call DRAW,$(addprefix smollm2/words-,base instruct icl),figures/smollm2-questions)
 	$(call DRAW,smollm2/icl --ladder,figures/ladder)
+	$(BIN)/python .ci/training_figure.py
 
 # The tables of the pages, from their files, and the outputs of the notebook.
 tables: $(VENV)/installed

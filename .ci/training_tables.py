@@ -175,6 +175,7 @@ LATER: dict[str, list[str]] = {
     study: [f"{study}-rest"] for study in ("tiny-sgd", "tiny-256")
 } | {"tiny-48": ["tiny-48-rest", "tiny-48-last"]}
 
+BASE = ("grpo", 8)  # GRPO-type at TRL's group size.
 AGAIN = "constant-clipped"  # Its gains are the constant's: no gradient was clipped.
 
 
@@ -202,26 +203,28 @@ def gained(row: Any, base: Any) -> str:
     )
 
 
+KEYS = ["estimator", "group_size"]
+RULE, OWN_RULE = "trained, by the rule", "held-out's own best, by it"
+
+
+def arms_of(study: str, outcome: str) -> pd.DataFrame:
+    """Give all arms of a study after its last step, by estimator and G."""
+    tables = [read(f"{part}/{outcome}.csv") for part in parts_of(study)]
+    last = pd.concat(tables).query("step == step.max() and estimator != @AGAIN")
+    return last.drop_duplicates(KEYS).set_index(KEYS, drop=False)  # The base is the same.
+
+
 def trained_arms(study: str) -> Iterable[Row]:
     """Give what a declared study of baselines found at its end, an arm a row.
 
     Each arm has the rate at which it gains most on trained prompts; in the last outcome
     that at which it does on held-out ones.
     """
-    keys = ["estimator", "group_size", "step"]
-
-    def gains(name: str) -> pd.DataFrame:
-        tables = [read(f"{part}/{name}.csv") for part in parts_of(study)]
-        return pd.concat(tables).drop_duplicates(keys)  # All have the same base.
-
-    tables = {words: gains(name) for name, words in OUTCOMES.items()}
-    arms = tables[TRAINED]
-    last = arms.query("step == step.max() and estimator != @AGAIN")
-    for _, row in last.iterrows():
-        base = row.estimator == "grpo" and row.group_size == 8
+    tables = {words: arms_of(study, name) for name, words in OUTCOMES.items()}
+    for key, row in tables[TRAINED].iterrows():
+        base = key == BASE
         found, bases = (
-            {head: one.set_index(keys).loc[key] for head, one in tables.items()}
-            for key in (tuple(row[keys]), ("grpo", 8, row.step))
+            {head: one.loc[at] for head, one in tables.items()} for at in (key, BASE)
         )
         yield {
             "arm": ARMS[row.estimator],
@@ -231,8 +234,8 @@ def trained_arms(study: str) -> Iterable[Row]:
                 head: f"gain {one.gain:.3f}" if base else gained(one, bases[head])
                 for head, one in found.items()
             },
-            "by the rule": "" if base else judge(row),
-            "held-out's own best, by it": "" if base else judge(found[AT_OWN]),
+            RULE: "" if base else judge(row),
+            OWN_RULE: "" if base else judge(found[AT_OWN]),
         }
 
 
@@ -276,44 +279,31 @@ def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
         }
 
 
-def arms_of_studies(kind: str) -> Iterable[Row]:
+@table
+def trained_prompts() -> Iterable[Row]:
     """Give the tiny model's arms, a study a column, with the verdicts by the rule."""
-    rule = "by the rule" if kind == TRAINED else "held-out's own best, by it"
     studies = {
         study: {(row["arm"], row["G"]): row for row in trained_arms(study)}
         for study in STUDIES
         if study.startswith("tiny")
     }
     small, large = studies["tiny"], studies["tiny-256"]
-    verdicts = {one: [row[rule] for row in rows.values()] for one, rows in studies.items()}
     for arm in sorted(small, key=lambda one: float(small[one]["predicted"])):
         cells = {}
         for study, rows in studies.items():
-            row = rows.get(arm)
-            said = row[rule] if row else ""
-            verdict = f", {said}" if said in ("obeys", "refutes") else ""
-            cell = f"{row[kind]}{verdict}" if row else ""
-            cells[COLUMNS[study]] = cell.replace(" to ", "\u2013")  # None is below 0.
+            row = rows.get(arm, {TRAINED: "", RULE: ""})
+            verdict = f", {row[RULE]}" if row[RULE] in ("obeys", "refutes") else ""
+            # No ratio is below 0.
+            cells[COLUMNS[study]] = row[TRAINED].replace(" to ", "\u2013") + verdict
         predicted = f"{small[arm]['predicted']}; {large[arm]['predicted']}"
         yield {HEAD: f"{arm[0]}, {arm[1]}", PREDICTED: predicted} | cells
-    yield {HEAD: "obey, refute, cannot tell", PREDICTED: ""} | {
-        COLUMNS[study]: ", ".join(str(said.count(one)) for one in SAID)
-        for study, said in verdicts.items()
-    }
-    if kind == TRAINED:
-        yield from over_arms({study: judged_of(study) for study in studies})
-
-
-@table
-def trained_prompts() -> Iterable[Row]:
-    """Give gains on trained prompts."""
-    return arms_of_studies(TRAINED)
-
-
-@table
-def held_out_prompts() -> Iterable[Row]:
-    """Give gains on held-out prompts, at the rates that are best there."""
-    return arms_of_studies(AT_OWN)
+    for words, rule in (("trained", RULE), ("held-out", OWN_RULE)):
+        said = {one: [row[rule] for row in rows.values()] for one, rows in studies.items()}
+        yield {HEAD: f"{words}: obey, refute, cannot tell", PREDICTED: ""} | {
+            COLUMNS[study]: ", ".join(str(verdicts.count(one)) for one in SAID)
+            for study, verdicts in said.items()
+        }
+    yield from over_arms({study: judged_of(study) for study in studies})
 
 
 def constant_of(study: str) -> Row:
@@ -388,12 +378,12 @@ def gains_of_the_constant() -> Iterable[Row]:
     p of the ratio's logarithm is Student's, by the interval's half width and its seeds.
     """
     for name, words in OUTCOMES.items():
-        rows, edges = [], 0
-        for study in STUDIES:
-            arms = read(f"training-baseline-{study}/{name}.csv").query("step == step.max()")
-            rows.append(arms.query("estimator == 'constant'").iloc[0])
-            base = arms.query("estimator == 'grpo' and group_size == 8").iloc[0]
-            edges += bool(base.at_edge or rows[-1].at_edge)
+        tables = [arms_of(study, name) for study in STUDIES]
+        rows = [arms.loc["constant", 1] for arms in tables]
+        bases = [arms.loc[BASE] for arms in tables]
+        edges = sum(
+            bool(row.at_edge or base.at_edge) for row, base in zip(rows, bases, strict=True)
+        )
         found = pd.DataFrame(rows)
         logs = np.log(found[["gain_ratio", "gain_ratio_low", "gain_ratio_high"]])
         ratio, low, high = logs.to_numpy().T

@@ -1,0 +1,90 @@
+"""The figure of trainings that differ in their baseline: what arms gain over GRPO-type.
+
+    python .ci/training_figure.py
+
+A panel for each study of the tiny model, an arm a line: the prediction, what it gained on
+trained prompts, each arm at its best rate, and on held-out ones at the rate best there.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from table_cells import ROOT
+from training_tables import ARMS, AT_OWN, BASE, COLUMNS, OUTCOMES, TRAINED, arms_of
+
+from mse_lab.report.drawing import Figure, colours_of, ink, label_plainly, save_figure
+
+OUTPUT = ROOT / "figures/baselines.png"
+ACROSS = 4  # Panels in a row.
+
+# How both outcomes are drawn: the mark, and how far from the line of the arm.
+MARKS = {TRAINED: ("o", 0.16), AT_OWN: ("s", -0.16)}
+
+
+def draw_study(axes: Axes, study: str, arms: list[tuple[str, int]]) -> None:
+    """Draw all arms of a study that have run."""
+    names = {words: name for name, words in OUTCOMES.items()}
+    for (words, (mark, off)), colour in zip(MARKS.items(), colours_of(2), strict=True):
+        found = arms_of(study, names[words])
+        for at, arm in enumerate(arms):
+            if arm not in found.index:
+                continue
+            row = found.loc[arm]
+            ratio = row.gain_ratio
+            ends = [[ratio - row.gain_ratio_low], [row.gain_ratio_high - ratio]]
+            axes.errorbar(
+                [ratio], [at + off], xerr=ends, fmt=mark, color=colour, ms=3.2, lw=1.1
+            )
+            axes.plot([row.predicted_gain_ratio] * 2, [at - 0.4, at + 0.4], color=ink(0.6))
+    axes.axvline(1, color=ink(0.3), lw=0.8)
+    optimiser, count, steps = COLUMNS[study].removesuffix(" steps").split(", ")
+    axes.set(
+        title=f"{optimiser}, N = {count}, {steps} steps",
+        xscale="log",
+        xlim=(0.6, 3.2),
+        ylim=(-0.7, len(arms) - 0.3),
+    )
+    axes.set_xticks([0.7, 1, 1.4, 2, 2.8], minor=False)
+    axes.set_xticks([], minor=True)
+    label_plainly(axes.xaxis)
+    axes.set_yticks(range(len(arms)), [f"{ARMS[name]}, {size}" for name, size in arms])
+
+
+def compose() -> Figure:
+    """Compose the figure: arms by their prediction."""
+    first = arms_of("tiny", "comparison").sort_values("predicted_gain_ratio")
+    arms = [arm for arm in first.index if arm != BASE]
+    down = -(-len(COLUMNS) // ACROSS)
+    figure = Figure(figsize=(9.6, 2.9 * down), layout="constrained")
+    grid = figure.subplots(down, ACROSS, sharex=True, sharey=True)
+    for axes, study in zip(grid.flat, COLUMNS, strict=False):
+        draw_study(axes, study, arms)
+    for axes in grid.flat[len(COLUMNS) :]:
+        axes.set_visible(False)
+    words = ["trained prompts", "held-out prompts, at the rates best there"]
+    marks = [
+        Line2D([], [], color=colour, marker=mark, lw=1.1, ms=4, label=label)
+        for label, (mark, _), colour in zip(
+            words, MARKS.values(), colours_of(2), strict=True
+        )
+    ]
+    marks.append(Line2D([], [], color=ink(0.6), marker="|", ms=9, lw=0, label="predicted"))
+    figure.legend(handles=marks, loc="outside upper center", ncols=3, frameon=False)
+    figure.supxlabel(
+        "gain in mean reward over GRPO-type at G = 8 (95% intervals over seeds)", size=9.5
+    )
+    return figure
+
+
+def save(path: Path = OUTPUT) -> None:
+    """Save it, on a light and on a dark ground."""
+    save_figure(compose, path)
+    save_figure(compose, path.with_stem(f"{path.stem}-dark"), dark=True)
+
+
+if __name__ == "__main__":
+    save()
