@@ -7,6 +7,7 @@ of that name gives its rows. `--check` writes nothing, and fails where a page di
 """
 
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -198,45 +199,52 @@ def count_runs(rows: pd.DataFrame, column: str) -> int:
 @table
 def counts_of_verdicts() -> Iterable[Row]:
     """Count keeps and changes, and the false ones, over all N and both trainers."""
-    counts = {
+    columns = {
         "keep": "keep",
         "change": "change",
-        "cannot tell": "cannot_tell",
         "changed for the worse": "wrong_change",
         "to one 5% beyond the best": "wrong_size",
         "kept, not excused": "beyond_doubt",
     }
     for words, rows in by_truth(read("stopping/verdicts.csv")).items():
-        yield {"in truth": words, "verdicts": f"{rows.runs.sum():,}"} | {
-            head: f"{count_runs(rows, column):,}" for head, column in counts.items()
-        }
+        counts = {head: count_runs(rows, column) for head, column in columns.items()}
+        untold = rows.runs.sum() - counts["keep"] - counts["change"]
+        found = {"verdicts": rows.runs.sum(), "cannot tell": untold} | counts
+        yield {"in truth": words} | {head: f"{count:,}" for head, count in found.items()}
+
+
+FEW = 20  # Of fewer changes a share is not told as a population's least.
 
 
 @table
 def verdicts() -> Iterable[Row]:
     """Give how often verdicts are false, of a trainer that takes fitted baselines, too."""
-    table = read("stopping/verdicts.csv").query("takes == 'baselines'")
+    table = read("stopping/verdicts.csv")
     for count in (64, 1024, 0):
-        for words, rows in by_truth(table[table.completions_per_step == count]).items():
+        of_count = table[table.completions_per_step == count]
+        alone = by_truth(of_count.query("takes == 'sizes'"))
+        for words, rows in by_truth(of_count.query("takes == 'baselines'")).items():
             if rows.empty:
                 continue
-            shares = (rows.keep.mean(), rows.change.mean(), rows.cannot_tell.mean())
+            means = (rows.keep.mean(), rows.change.mean(), rows.cannot_tell.mean())
             changes = rows.change * rows.runs / 100
             held = (rows.saves_held * changes).sum() / max(changes.sum(), 1)
+            least = rows.saves_held[changes >= FEW].min()
             often = {
-                "false keep": "false_keep",
-                "not excused": "beyond_doubt",
-                "false change": "false_change",
+                "false keep": rows.false_keep,
+                "sizes alone": alone[words].false_keep,
+                "false change": rows.false_change,
             }
             yield {
                 "N": f"{count:,}" if count else "unknown",
                 "populations": f"{words}: {len(rows)}",
-                "keep / change / cannot tell": " / ".join(f"{one:.0f}" for one in shares),
+                "keep / change / cannot tell": " / ".join(f"{one:.0f}" for one in means),
                 **{
-                    head: over_populations(rows[column], worst=pd.Series.max)
-                    for head, column in often.items()
+                    head: over_populations(shares, worst=pd.Series.max)
+                    for head, shares in often.items()
                 },
-                "saving held": f"{held:.0f} of {round(changes.sum()):,}",
+                "saving held": f"{held:.0f}% of {round(changes.sum()):,}"
+                + ("" if math.isnan(least) else f" ({least:.0f})"),
             }
 
 
@@ -262,8 +270,10 @@ def cover_of_advice() -> Iterable[Row]:
         cells = []
         for some in (table[~rare], table[rare]):
             rows = some[some.kind.isin(kinds)].groupby(keys, dropna=False)[["held", "runs"]]
-            shares = 100 * rows.sum().held / rows.sum().runs
-            cells.append(over_populations(shares, worst=pd.Series.min))
+            sums = rows.sum()
+            shares = 100 * sums.held / sums.runs
+            least = shares[sums.runs >= sums.runs.max()].min()
+            cells.append(f"{shares.mean():.0f} ({least:.0f})")
         yield {
             "number": words,
             "no rare kind: average (least)": cells[0],

@@ -3,7 +3,7 @@
     python .ci/training_figure.py
 
 A panel for each study of the tiny model, an arm a line: the prediction, what it gained on
-trained prompts, each arm at its best rate, and on held-out ones at the rate best there.
+trained prompts, at the arm's best rate, and on held-out ones, at that rate and at theirs.
 """
 
 import sys
@@ -14,31 +14,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from table_cells import ROOT
-from training_tables import ARMS, AT_OWN, BASE, COLUMNS, OUTCOMES, TRAINED, arms_of
+from training_tables import ARMS, BASE, COLUMNS, arms_of
 
 from mse_lab.report.drawing import Figure, colours_of, ink, label_plainly, save_figure
 
 OUTPUT = ROOT / "figures/baselines.png"
 ACROSS = 4  # Panels in a row.
 
-# How both outcomes are drawn: the mark, and how far from the line of the arm.
-MARKS = {TRAINED: ("o", 0.16), AT_OWN: ("s", -0.16)}
+# The outcomes: a study's table, the mark, how far from the line of the arm, the words.
+MARKS = {
+    "comparison": ("o", 0.25, "trained prompts"),
+    "comparison-unseen-same": ("D", 0.0, "held-out, at trained prompts' rates"),
+    "comparison-unseen": ("s", -0.25, "held-out, at the rates best there"),
+}
+COLOURS = dict(zip(MARKS, colours_of(3), strict=True))
 
 
 def draw_study(axes: Axes, study: str, arms: list[tuple[str, int]]) -> None:
     """Draw all arms of a study that have run."""
-    names = {words: name for name, words in OUTCOMES.items()}
-    for (words, (mark, off)), colour in zip(MARKS.items(), colours_of(2), strict=True):
-        found = arms_of(study, names[words])
+    for name, (mark, off, _) in MARKS.items():
+        found = arms_of(study, name)
         for at, arm in enumerate(arms):
             if arm not in found.index:
                 continue
             row = found.loc[arm]
-            ratio = row.gain_ratio
-            ends = [[ratio - row.gain_ratio_low], [row.gain_ratio_high - ratio]]
-            axes.errorbar(
-                [ratio], [at + off], xerr=ends, fmt=mark, color=colour, ms=3.2, lw=1.1
-            )
+            low, ratio, high = row[["gain_ratio_low", "gain_ratio", "gain_ratio_high"]]
+            ends = [[ratio - low], [high - ratio]]
+            style = {"fmt": mark, "color": COLOURS[name], "ms": 2.8, "lw": 1.1}
+            axes.errorbar([ratio], [at + off], xerr=ends, **style)
             axes.plot([row.predicted_gain_ratio] * 2, [at - 0.4, at + 0.4], color=ink(0.6))
     axes.axvline(1, color=ink(0.3), lw=0.8)
     optimiser, count, steps = COLUMNS[study].removesuffix(" steps").split(", ")
@@ -59,21 +62,18 @@ def compose() -> Figure:
     first = arms_of("tiny", "comparison").sort_values("predicted_gain_ratio")
     arms = [arm for arm in first.index if arm != BASE]
     down = -(-len(COLUMNS) // ACROSS)
-    figure = Figure(figsize=(9.6, 2.9 * down), layout="constrained")
+    figure = Figure(figsize=(9.6, 3.3 * down), layout="constrained")
     grid = figure.subplots(down, ACROSS, sharex=True, sharey=True)
     for axes, study in zip(grid.flat, COLUMNS, strict=False):
         draw_study(axes, study, arms)
     for axes in grid.flat[len(COLUMNS) :]:
         axes.set_visible(False)
-    words = ["trained prompts", "held-out prompts, at the rates best there"]
     marks = [
-        Line2D([], [], color=colour, marker=mark, lw=1.1, ms=4, label=label)
-        for label, (mark, _), colour in zip(
-            words, MARKS.values(), colours_of(2), strict=True
-        )
+        Line2D([], [], color=COLOURS[name], marker=mark, lw=1.1, ms=4, label=label)
+        for name, (mark, _, label) in MARKS.items()
     ]
     marks.append(Line2D([], [], color=ink(0.6), marker="|", ms=9, lw=0, label="predicted"))
-    figure.legend(handles=marks, loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(handles=marks, loc="outside upper center", ncols=4, frameon=False)
     figure.supxlabel(
         "gain in mean reward over GRPO-type at G = 8 (95% intervals over seeds)", size=9.5
     )
