@@ -13,6 +13,23 @@ if TYPE_CHECKING:
     from mse_lab.config.schema import Training
 
 
+# Options that a trainer's words would swallow without a sign: no trainer has them.
+OURS = ("--trainer", "--G", "--estimator", "--completions-per-step", "--json")
+
+
+class _Words(argparse.Action):
+    """Keeps a trainer's words, all that follow; refuses an option of ours among them."""
+
+    def __call__(self, parser: Any, namespace: Namespace, values: Any, *_: Any) -> None:
+        """Keep them."""
+        for name in (word.partition("=")[0] for word in values):
+            if name in OURS:
+                raise InputError(
+                    f"--training: takes all that follows; put {name} before it"
+                )
+        namespace.training = values
+
+
 def add_training(parser: Parser) -> None:
     """Add the options of a training."""
     help = "trl, rloo, verl or other; by default the probe's, else TRL with its defaults"
@@ -29,7 +46,9 @@ def add_training(parser: Parser) -> None:
     parser.add_argument("--completions-per-step", type=completions, metavar="N", help=help)
     help = "the words that the trainer itself gets, all that follow"
     nargs = argparse.REMAINDER
-    parser.add_argument("--training", nargs=nargs, metavar="WORDS", help=help)
+    parser.add_argument(
+        "--training", nargs=nargs, action=_Words, metavar="WORDS", help=help
+    )
 
 
 def read_entry(text: str, option: str = "--estimator") -> str | dict[str, Any]:

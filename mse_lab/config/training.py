@@ -313,9 +313,10 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     training = training or Training()
     where = training.config or ("training" if training.words is None else "--training")
     read = read_given(training.config, training.words, TRAINERS[training.trainer])
-    trainer = TRAINERS[name := class_of(read, training.trainer, where)]
-    typed = read_typed(training.model_extra or {}, trainer)
-    refuse_other(read, trainer, where)
+    extra = training.model_extra or {}
+    trainer = TRAINERS[name := class_of({*read, *extra}, training.trainer, where)]
+    refuse_other({*read, *extra}, trainer, where)
+    typed = read_typed(extra, trainer)
     whole = read | typed
     refuse_without_size(whole, trainer, where)
     if not trainer.estimators and training.estimator is None:

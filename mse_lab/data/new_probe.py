@@ -84,9 +84,13 @@ def _find_fields(row: Row, wanted: Wanted, *, answered: bool) -> Fields:
     answer = column_value(values, columns.get("answer", ""))
     parts = answer if isinstance(answer, list) else [answer]
     if answered and any(isinstance(one, Mapping) for one in parts):
+        part = f"{columns['answer']}.0." if isinstance(answer, list) else ""
+        inside = (
+            column_names(parts[0], part) if part and isinstance(parts[0], Mapping) else []
+        )
         raise InputError(
             f"{row.where}: {columns['answer']} = {shown(answer)}: no answer; name one by "
-            f"--answer: {known}"
+            f"--answer: {', '.join([*inside, known])}"
         )
     return Fields(**columns)
 
@@ -95,11 +99,12 @@ def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
     """Choose a built-in reward that reads every answer: of numbers, or boxed ones."""
     answers = [prompt.record["answer"] for prompt in prompts]
     several = any(isinstance(answer, list) for answer in answers)
-    for reward in ("integer", "gsm8k", *(["contains"] if several else [])):
+    boxed = all(BOX in str(answer) for answer in answers)
+    for reward in ("integer", "gsm8k", *(["contains"] if several and not boxed else [])):
         with suppress(InputError):
             try_reward(load_reward(reward), prompts)
             return reward
-    if all(BOX in str(answer) for answer in answers):
+    if boxed:
         return "math"
     raise InputError(
         f"{column} = {shown(max(map(str, answers), key=len))}: no number, alone, after "

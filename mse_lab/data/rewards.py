@@ -43,6 +43,8 @@ def _answers(prompt: Mapping[str, Any]) -> list[str]:
             f"the answer is {kind}; name a part of it by prompts.fields.answer, or write a "
             "reward that reads the row"
         )
+    if len(answers) > 1 and not all(str(one).strip() for one in answers):
+        raise ValueError("one of the answers is empty")
     return [str(one) for one in answers]
 
 

@@ -29,8 +29,8 @@ NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]
 _ID = re.compile(r"(?:^|[\W_])(?:[a-z]?id|uuid|guid|idx|index|key|hash|number)$")
 # And those of a pass over the prompts, a model or a problem, of which a group has one.
 _ONE = re.compile(
-    r"(?:^|[\W_])(?:epoch|iter|iteration|step|round|seed|split|run|model|checkpoint|task|"
-    r"problem|question|example|item)$"
+    r"(?:^|[\W_])(?:epoch|pass|iter|iteration|step|batch|round|seed|split|run|model|version|"
+    r"checkpoint|rank|replica|task|problem|question|example|item)$"
 )
 _WEIGHTED = re.compile(r"([-+0-9.eE]+)\*(.+)")
 

@@ -22,7 +22,11 @@ from mse_lab.logs.read_logs import OTHER
 
 _TWO_FILES = (
     "name the files of one training, leave out what repeats another, or join those that "
-    "share groups (cat a.jsonl b.jsonl > c.jsonl)"
+    "share groups, the rows of a group side by side"
+)
+_MIXED = (
+    "the order of these files says nothing; --columns group=... names what identifies a "
+    "group"
 )
 
 
@@ -144,9 +148,8 @@ def _refuse_unlike(groups: _Groups) -> None:
     size_K, largest, faults = groups.size_K, groups.size_K.max(), groups.log.faults
     remedy = (
         "are these several groups? Name what tells them apart, --columns prompt_id=..., "
-        f"group=... or step=..., or {groups.as_they_are} if they are one; --group-size G "
-        "cuts by order"
-    )
+        f"group=... or step=..., or {groups.as_they_are} if they are one"
+    ) + ("" if groups.log.form.mixed else "; --group-size G cuts by order")
     if groups.log.identity == "prompt_id":
         common = np.argmax(np.bincount(size_K))
         groups.refuse(size_K > common, f"others {common}", remedy)
@@ -160,6 +163,19 @@ def _refuse_unlike(groups: _Groups) -> None:
     groups.refuse(unlike_K, f"others {size_K[np.argmax(short_K)]}", remedy)
 
 
+def _refuse_repeats(groups: _Groups) -> None:
+    """Refuse a group of an id that is larger than others by rows that repeat others."""
+    if "content" in groups.table:
+        again_N = groups.table.drop(columns=["file", "row"]).duplicated()
+        larger_K = groups.size_K > np.argmax(np.bincount(groups.size_K))
+        groups.refuse(
+            larger_K & (np.bincount(groups.group_N, again_N) > 0),
+            "some of them the same: of a file that was appended to",
+            "leave out what repeats another, or --columns group="
+            f"{groups.log.form.columns['group']} if they are one",
+        )
+
+
 def _tells_groups(table: pd.DataFrame) -> bool:
     """Whether there are groups by their own column; one for several prompts tells none."""
     ids = [name for name in ("group", "prompt") if name in table]
@@ -168,6 +184,8 @@ def _tells_groups(table: pd.DataFrame) -> bool:
 
 def _cut(groups: _Groups, size: int) -> _Groups:
     """Cut groups into blocks of a size, in the order of their completions."""
+    if groups.log.form.mixed:
+        groups.refuse(groups.size_K > size, f"not {size}", _MIXED)
     odd_K = groups.size_K % size != 0
     if groups.log.faults.damaged or groups.log.faults.early:
         odd_K &= groups.size_K > size
@@ -185,8 +203,7 @@ def _neighbours(log: Log, table: pd.DataFrame) -> _Groups:
     """Put completions of which each has a prompt of its own together by their step."""
     if log.form.mixed:
         raise InputError(
-            "--group-size: every completion has a prompt of its own, and the order of "
-            "these files says nothing; --columns group=... names what identifies a group"
+            f"--group-size: every completion has a prompt of its own, and {_MIXED}"
         )
     by_step = _by(log, table, ["file", "step"])
     _refuse_again(by_step)
@@ -213,8 +230,7 @@ def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     else:
         _refuse_again(groups)
     _refuse_split(groups)
-    if group_size is None and not (by_user or _tells_groups(table)):
-        _refuse_unlike(groups)
     if group_size is None and not by_user:
+        (_refuse_repeats if _tells_groups(table) else _refuse_unlike)(groups)
         _refuse_joined(groups)
     return groups.group_N

@@ -137,8 +137,9 @@ class _Reader:
         values = find_column(rows, column)
         some = values[:1].to_pylist() if isinstance(values, pa.Array) else values or ()
         for at, kind in enumerate(map(type, some)):
-            known = self.types.setdefault(name, kind)
-            if kind not in (known, type(None)):
+            if kind is not type(None) and kind is not (
+                known := self.types.setdefault(name, kind)
+            ):
                 raise InputError(
                     f"{rows.place(at)}: {name} is of the type {kind.__name__}, in rows "
                     f"before {known.__name__}: one id in two types may be two; write all "

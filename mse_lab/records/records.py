@@ -59,6 +59,8 @@ _ENDINGS = {
 def _number(value: Any) -> float | None:
     if isinstance(value, str):
         word = value.strip().lower()
+        if not word.isascii() or "_" in word:  # Python reads 1_0 as 10.
+            raise ValueError
         return _WORDS[word] if word in _WORDS else float(word)
     if isinstance(value, int | float):
         return float(value)

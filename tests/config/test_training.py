@@ -337,6 +337,10 @@ def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypat
             "num_generation is no setting of TRL; did you mean num_gene",
         ),
         ({"max_steps": 10}, "training: max_steps has no effect on the answer"),
+        (
+            {"trainer": "rloo", "scale_rewards": "none"},
+            "scale_rewards is a setting of TRL;",
+        ),
         ({"trainer": "verl"}, f"no {N}, the group size of verl"),
         ({"G": 8}, "training: of another trainer no estimator; give --estimator"),
         ({"trainer": "other", "estimator": "grpo"}, "no G, the group size of another"),
@@ -372,11 +376,16 @@ def test_sampling_and_adapter_are_compared_with_the_probes():
     other = Training(trainer="trl", words=["--num_generations", "8"])
     assert find_setting(other, parse_probe(alike, "p")).uncounted == (
         "temperature = 1.0 (default) (the probe's temperature is 0.7)",
+        "max_completion_length = 512 (default) (the probe's max_new_tokens is 64)",
         "no use_peft (the probe has an adapter)",
     )
     kwargs = {"enable_thinking": False}
     thinking = parse_probe(
-        {**PROBE, "prompts": {"source": "y", "chat": True, "chat_template_kwargs": kwargs}},
+        {
+            **PROBE,
+            "prompts": {"source": "y", "chat": True, "chat_template_kwargs": kwargs},
+            "sampling": {"max_new_tokens": 512},
+        },
         "p",
     )
     like = Training(words=["--num_generations=8", f"--chat_template_kwargs={kwargs}"])

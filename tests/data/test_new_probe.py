@@ -73,6 +73,7 @@ REWARDS = [
     (["1,024", 5], ("integer", "none", 16)),
     (["so\n#### 3.5", "6"], ("gsm8k", "word-problem", 256)),
     (WORKED, ("math", "none", 256)),
+    ([[one] for one in WORKED], ("math", "none", 256)),
     (["\\frac{1}{2}", "0.5", "x^2"], None),
     (["yes", "New York City"], None),
     (["I think that it is a nice day.", "1"], None),

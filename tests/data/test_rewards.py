@@ -141,6 +141,7 @@ def test_any_of_several_mathematical_answers_is_right():
         ),
         ("contains", [], "the answer is no list of texts"),
         ("exact", [["a"]], "the answer is no list of texts"),
+        ("exact", ["", "10"], "one of the answers is empty"),
     ],
 )
 def test_an_answer_that_is_not_read_is_refused_before_the_run(name, answer, line):

@@ -202,6 +202,18 @@ REFUSED = {
             prompt=lambda row: f"Mend /ws-{row['id']}-{row['place'] // 2}."), "",
         "has 2 completions, and group_id is that of several",
     ),
+    "versions of a policy": (
+        lines("prompt", "reward", policy_version=lambda row: row["place"] // 2), "",
+        "with 4 values of policy_version: --columns prompt_id=policy_version",
+    ),
+    "a line twice in a group of an id": (
+        (made := lines("group=id", "reward", "prompt", "completion=text"))[:1] + made, "",
+        "has 9 completions, some of them the same"),
+    "a group that comes in the second line": (
+        [{"reward": 1, "group": at} for at in (None, 1, 1)], "", "group is missing"),
+    "a number with a bar": (
+        lambda at: (at / "log.csv").write_text("prompt,reward\na,1_0\n"), "",
+        "reward = '1_0': give a number"),
     "a reward in late lines": (late(reward=1.0), "", LATE.format("reward")),
     "rewards in late lines": (late(rewards={"a": 1.0}), "", LATE.format("rewards")),
     "the user's reward in late lines": (late(r=1.0), "reward=2*r", LATE.format("r")),
@@ -390,6 +402,14 @@ def test_a_size_cuts_by_order(tmp_path, name):
     short = write(tmp_path / "short", SIZED[name][1:])
     with pytest.raises(InputError, match=r"which are no whole groups|values of group_id"):
         read(short, group_size=8)
+
+
+def test_a_size_cuts_nothing_where_the_order_says_nothing(tmp_path):
+    """Of verl's files, where two groups of a step have one prompt."""
+    made = twice("input=prompt", "output=text", "score=reward", gts="", step=1)
+    path = write(tmp_path, lambda at: write_lines(at / "1.jsonl", made))
+    with pytest.raises(InputError, match="has 16 completions, not 8: the order of these"):
+        read(path, group_size=8)
 
 
 def test_a_size_says_where_rows_of_a_group_lie_apart(tmp_path):

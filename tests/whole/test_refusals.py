@@ -19,6 +19,7 @@ from models import small_probe
 PROMPTS = {
     "sums.jsonl": [{"id": n, "problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
     "odd.jsonl": [{"text": "?", "answer": 1}],
+    "parts.jsonl": [{"problem": "1", "answer": [{"text": "1"}]}],
     "words.jsonl": [{"id": "q", "problem": "1", "answer": "one"}],
     "log.jsonl": [{"prompt": p, "reward": r} for p in "ab" for r in (0, 1)],
 }
@@ -53,6 +54,8 @@ drew                                           | no command drew; did you mean d
 advice tiny/base                               | no command advice; did you mean advise?
 run small.yaml --bugdet 9                      | --bugdet 9; see run_mse.py run --help
 --nowhere                                      | --nowhere; see run_mse.py --help
+advise small.yaml --training --beta 0 --json   | --training: takes all that follows; put
+init model parts.jsonl --out a.yaml            | name one by --answer: answer.0.text,
 claims smollm2/ickl                            | no finished run; did you mean smollm2/icl?
 run tiny/bse                                   | no probe tiny/bse; did you mean tiny/base?
 run model                                      | a checkpoint folder? write a probe:
