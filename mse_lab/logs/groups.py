@@ -24,10 +24,6 @@ _TWO_FILES = (
     "name the files of one training, leave out what repeats another, or join those that "
     "share groups, the rows of a group side by side"
 )
-_MIXED = (
-    "the order of these files says nothing; --columns group=... names what identifies a "
-    "group"
-)
 
 
 def largest_mode(sizes: Ints) -> int:
@@ -184,8 +180,6 @@ def _tells_groups(table: pd.DataFrame) -> bool:
 
 def _cut(groups: _Groups, size: int) -> _Groups:
     """Cut groups into blocks of a size, in the order of their completions."""
-    if groups.log.form.mixed:
-        groups.refuse(groups.size_K > size, f"not {size}", _MIXED)
     odd_K = groups.size_K % size != 0
     if groups.log.faults.damaged or groups.log.faults.early:
         odd_K &= groups.size_K > size
@@ -197,17 +191,6 @@ def _cut(groups: _Groups, size: int) -> _Groups:
     rank_N = pd.Series(groups.group_N).groupby(groups.group_N).cumcount()
     pairs = pd.DataFrame({"group": groups.group_N, "rank": rank_N // size})
     return replace(groups, group_N=number(pairs, "group", "rank"))
-
-
-def _neighbours(log: Log, table: pd.DataFrame) -> _Groups:
-    """Put completions of which each has a prompt of its own together by their step."""
-    if log.form.mixed:
-        raise InputError(
-            f"--group-size: every completion has a prompt of its own, and {_MIXED}"
-        )
-    by_step = _by(log, table, ["file", "step"])
-    _refuse_again(by_step)
-    return by_step
 
 
 def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
@@ -224,8 +207,16 @@ def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
     groups = _by(log, table, of_names if named else ("file", "step"))
     groups.refuse(groups.parts_K(table["file"]) > 1, "in two files", _TWO_FILES)
     if group_size is not None:
-        if groups.size_K.max() == 1 and "prompt" in groups.keys and group_size > 1:
-            groups = _neighbours(log, table)
+        alone = groups.size_K.max() == 1 < group_size and "prompt" in groups.keys
+        if log.form.mixed:
+            groups.refuse(
+                alone | (groups.size_K > group_size),
+                f"not {group_size}, and the order of these files says nothing",
+                "--columns group=... names what identifies a group",
+            )
+        elif alone:  # Each has a prompt of its own: neighbours of a step are a group.
+            groups = _by(log, table, ["file", "step"])
+            _refuse_again(groups)
         groups = _cut(groups, group_size)
     else:
         _refuse_again(groups)

@@ -408,7 +408,9 @@ def test_a_size_cuts_nothing_where_the_order_says_nothing(tmp_path):
     """Of verl's files, where two groups of a step have one prompt."""
     made = twice("input=prompt", "output=text", "score=reward", gts="", step=1)
     path = write(tmp_path, lambda at: write_lines(at / "1.jsonl", made))
-    with pytest.raises(InputError, match="has 16 completions, not 8: the order of these"):
+    with pytest.raises(
+        InputError, match="has 16 completions, not 8, and the order of these"
+    ):
         read(path, group_size=8)
 
 
