@@ -63,7 +63,9 @@ STUDIES = {
 STUDIES |= {
     path.stem: f"training-{path.stem}"
     for path in sorted(ROOT.glob("probes/studies/baseline-*.yaml"))
-    if (ROOT / f"results/training-{path.stem}/runs.csv").exists()  # Else it is declared.
+    if (
+        ROOT / f"results/training-{path.stem}/comparison.csv"
+    ).exists()  # Else it still runs.
 }
 ETA = 0.5
 NAMED = {
