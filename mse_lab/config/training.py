@@ -253,9 +253,10 @@ def _refuse_batch(setting: Setting) -> None:
     step, stated = setting.completions_per_step, setting.stated
     if stated not in (None, step):
         named = setting.say(batch.step)
-        raise setting.mend(
-            f"completions_per_step = {stated}, but a step has {step} ({named})"
-        )
+        fault = f"completions_per_step = {stated}, but a step has {step} ({named})"
+        if step and stated % step:  # No number of processes makes it that.
+            raise setting.refuse(f"{fault}; change one")
+        raise setting.mend(fault)
     if step is not None and step % size:
         raise setting.mend(f"a step has {step} completions, {groups}")
 

@@ -98,14 +98,15 @@ def _find_fields(row: Row, wanted: Wanted, *, answered: bool) -> Fields:
 def _choose_reward(prompts: Sequence[Prompt], column: str) -> str:
     """Choose a built-in reward that reads every answer: of numbers, or boxed ones."""
     answers = [prompt.record["answer"] for prompt in prompts]
-    several = any(isinstance(answer, list) for answer in answers)
-    boxed = all(BOX in str(answer) for answer in answers)
-    for reward in ("integer", "gsm8k", *(["contains"] if several and not boxed else [])):
+    for reward in ("integer", "gsm8k"):
         with suppress(InputError):
             try_reward(load_reward(reward), prompts)
             return reward
-    if boxed:
+    if all(BOX in str(answer) for answer in answers):
         return "math"
+    if any(isinstance(answer, list) for answer in answers):
+        try_reward(load_reward("contains"), prompts)
+        return "contains"
     raise InputError(
         f"{column} = {shown(max(map(str, answers), key=len))}: no number, alone, after "
         f"#### or in {BOX}}}: name the reward by --reward: contains (the answer among "

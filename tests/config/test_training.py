@@ -349,7 +349,12 @@ def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypat
         ({"completions_per_step": 0}, "completions_per_step = 0"),
         (
             {"completions_per_step": 64, "per_device_train_batch_size": 8},
-            r"completions_per_step = 64, but a step has 8 .*processes = 1 by default\)",
+            r"completions_per_step = 64, but a step has 8 .*processes = 1 by default\); "
+            "change one, or give --processes",
+        ),
+        (
+            {"completions_per_step": 20, "per_device_train_batch_size": 8},
+            r"but a step has 8 .*by default\); change one$",
         ),
     ],
 )

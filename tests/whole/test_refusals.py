@@ -20,6 +20,7 @@ PROMPTS = {
     "sums.jsonl": [{"id": n, "problem": f"1 {n}", "answer": n} for n in (1, 2, 3)],
     "odd.jsonl": [{"text": "?", "answer": 1}],
     "parts.jsonl": [{"problem": "1", "answer": [{"text": "1"}]}],
+    "lists.jsonl": [{"id": n, "problem": "1", "answer": [["a"], []][n]} for n in (0, 1)],
     "words.jsonl": [{"id": "q", "problem": "1", "answer": "one"}],
     "log.jsonl": [{"prompt": p, "reward": r} for p in "ab" for r in (0, 1)],
 }
@@ -55,6 +56,7 @@ advice tiny/base                               | no command advice; did you mean
 run small.yaml --bugdet 9                      | --bugdet 9; see run_mse.py run --help
 --nowhere                                      | --nowhere; see run_mse.py --help
 advise small.yaml --training --beta 0 --json   | --training: takes all that follows; put
+init model lists.jsonl --out a.yaml            | failed on prompt 1: ValueError: the answer
 init model parts.jsonl --out a.yaml            | name one by --answer: answer.0.text,
 claims smollm2/ickl                            | no finished run; did you mean smollm2/icl?
 run tiny/bse                                   | no probe tiny/bse; did you mean tiny/base?
