@@ -38,6 +38,8 @@ def draw_study(axes: Axes, study: str, arms: list[tuple[str, int]]) -> None:
             if arm not in found.index:
                 continue
             row = found.loc[arm]
+            if min(row.gain_low, found.loc[BASE].gain_low) <= 0:
+                continue  # A ratio of what is not told from 0 is none.
             low, ratio, high = row[["gain_ratio_low", "gain_ratio", "gain_ratio_high"]]
             ends = [[ratio - low], [high - ratio]]
             style = {"fmt": mark, "color": COLOURS[name], "ms": 2.8, "lw": 1.1}
@@ -51,8 +53,6 @@ def draw_study(axes: Axes, study: str, arms: list[tuple[str, int]]) -> None:
         xlim=(0.6, 3.2),
         ylim=(-0.7, len(arms) - 0.3),
     )
-    axes.set_xticks([0.7, 1, 1.4, 2, 2.8], minor=False)
-    axes.set_xticks([], minor=True)
     label_plainly(axes.xaxis)
     axes.set_yticks(range(len(arms)), [f"{ARMS[name]}, {size}" for name, size in arms])
 
