@@ -183,3 +183,12 @@ def test_no_torch_where_no_model_is_needed(tmp_path):
     ]
     done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_file_is_long():
+    """One concept is one file, of 500 lines at most, as CONTRIBUTING.md says."""
+    folders = ("mse_lab", "probes", "tests", ".ci")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    lines = {str(file): len(file.read_text("utf-8").splitlines()) for file in files}
+    assert len(lines) > 200
+    assert not {file: count for file, count in lines.items() if count > 500}

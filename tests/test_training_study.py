@@ -60,12 +60,10 @@ STUDIES = {
     "smollm2-icl": "training-law-smollm2",
     "advised-size": "advised-size",
 }
+# A study that still runs has no comparison.
 STUDIES |= {
-    path.stem: f"training-{path.stem}"
-    for path in sorted(ROOT.glob("probes/studies/baseline-*.yaml"))
-    if (
-        ROOT / f"results/training-{path.stem}/comparison.csv"
-    ).exists()  # Else it still runs.
+    file.parent.name.removeprefix("training-"): file.parent.name
+    for file in sorted(ROOT.glob("results/training-baseline-*/comparison.csv"))
 }
 ETA = 0.5
 NAMED = {

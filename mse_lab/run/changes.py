@@ -133,7 +133,8 @@ def find_changes(folder: Path, name: str, root: Path) -> Changes:
     said = [f"since then changed: {', '.join(parts)}"] if parts else []
     said += [settings] if settings else []
     unknown = unknown if settings is not None else ["its probe", *unknown]
-    anew = f"{COMMAND_PREFIX} run, or advise if it is an advice, with --fresh measures anew"
+    command = "run" if results.has_tables() else "advise"
+    anew = f"{COMMAND_PREFIX} {command} with --fresh measures anew"
     return Changes(
         "; ".join([made, *said, anew]) if said else "",
         f"{made}; not compared since: {', '.join(unknown)}" if unknown else "",

@@ -1,23 +1,17 @@
 """The user's training: every form that a trainer's settings come in, right or refused."""
 
-import ast
 import itertools
-import math
 import runpy
 import shlex
-import warnings
 from pathlib import Path
 
 import pytest
-from fuzzing import CASES
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
 
 from mse_lab.config.given_settings import TWO_WAYS
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Training
-from mse_lab.config.trainers import TRAINERS, StepAndDraw
-from mse_lab.config.training import DEFAULT, change_to, find_setting, fits, read_training
+from mse_lab.config.trainers import TRAINERS
+from mse_lab.config.training import DEFAULT, find_setting, fits, read_training
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 
@@ -410,101 +404,3 @@ def test_the_lists_of_names_are_those_of_the_installed_trl():
         of_others = {"processes", "num_processes", "config", "quantization_config"}
         of_others.add("peft_config")
         assert TRAINERS[key].own_names - of_others == script["names_of_trl"](name)
-
-
-COUNTS = st.integers(1, 12)
-
-
-@given(COUNTS, COUNTS, st.integers(1, 4))
-@CASES
-def test_completions_that_a_step_takes_twice_count_once(accumulated, slices, passes):
-    """TRL's `_prepare_inputs`: micro-step t takes slice t % slices of a draw."""
-    taken = {(t // (slices * passes), t % slices) for t in range(accumulated)}
-    batch = StepAndDraw(3 * accumulated, 3 * slices, 3, passes)
-    assert batch.distinct == 3 * len(taken)
-
-
-def accepted(**settings):
-    """Ask TRL itself; None where it refuses, else its own count of a draw."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        config = pytest.importorskip("trl").GRPOConfig
-        try:
-            made = config(output_dir="out", report_to="none", bf16=False, **settings)
-        except ValueError:
-            return None
-    return made.generation_batch_size
-
-
-@given(
-    st.fixed_dictionaries(
-        {
-            "num_generations": COUNTS,
-            "per_device_train_batch_size": COUNTS,
-            "gradient_accumulation_steps": COUNTS,
-        },
-        optional={"steps_per_generation": COUNTS, "generation_batch_size": COUNTS},
-    ),
-    COUNTS,
-)
-@example(
-    {
-        "num_generations": 4,
-        "per_device_train_batch_size": 4,
-        "gradient_accumulation_steps": 4,
-        "steps_per_generation": 1,
-    },
-    8,
-)
-@CASES
-def test_a_batch_is_taken_where_trl_takes_it_and_what_is_said_can_be_typed(settings, size):
-    drawn = accepted(**settings)
-    step = settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"]
-    try:
-        found = read_training(settings)
-    except InputError:
-        assert drawn is None or step % settings["num_generations"]
-        return
-    assert drawn == found.batch.drawn
-    assert found.completions_per_step == step
-    assert fits(found, size) == (
-        step % size == 0 and accepted(**settings | {"num_generations": size}) is not None
-    )
-    assume(size > 1)
-    change = change_to(found, size)
-    call = ast.parse(f"f({change.line})", mode="eval").body
-    typed = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
-    again = read_training(settings | typed)
-    assert typed == change.settings
-    assert accepted(**settings | typed) == again.batch.drawn
-    assert (again.group_size, again.completions_per_step) == (size, change[1])
-    # The next one that does: less than a group, or a pass of all processes, more.
-    assert step <= change[1] < step + math.lcm(found.batch.unit, size)
-    assert not fits(found, size) or change[1] == step
-
-
-@given(COUNTS, COUNTS, COUNTS, st.integers(1, 4), st.booleans(), COUNTS)
-@CASES
-def test_verls_batch_by_its_own_rules(size, mini, times, gpus, dynamic, other):
-    """`validate_config`: real_train_batch_size by the GPUs; a mini batch within a batch."""
-    settings = {
-        N: size,
-        MINI: mini,
-        "data.train_batch_size": times,
-        "trainer.n_gpus_per_node": gpus,
-        "actor_rollout_ref.actor.use_dynamic_bsz": dynamic,
-    }
-    rules = dynamic or (times * size % gpus == 0 and mini <= times)
-    try:
-        found = read_training({"trainer": "verl", **settings})
-    except InputError:
-        assert not rules
-        return
-    assert rules
-    assert found.completions_per_step == min(mini, times) * size
-    change = change_to(found, other)
-    typed = dict(word.split("=") for word in change.line.split())
-    again = read_training({"trainer": "verl", **settings | typed})
-    assert (again.group_size, again.completions_per_step) == (other, change[1])
-    if fits(found, other):
-        assert change[1] == found.completions_per_step
