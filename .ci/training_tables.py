@@ -173,7 +173,7 @@ COLUMNS = {
 # Arms that were declared later, of the same runs of the base.
 LATER: dict[str, list[str]] = {
     study: [f"{study}-rest"]
-    for study in ("tiny-sgd", "tiny-sgd-256", "tiny-256", "tiny-256-48")
+    for study in ("tiny-sgd", "tiny-sgd-48", "tiny-sgd-256", "tiny-256", "tiny-256-48")
 } | {"tiny-48": ["tiny-48-rest", "tiny-48-last"]}
 
 BASE = ("grpo", 8)  # GRPO-type at TRL's group size.
