@@ -23,14 +23,12 @@ DrawTurn = Callable[[Chat, np.random.Generator], Example]
 
 
 class Family(NamedTuple):
-    """How the two checkpoints of a family are made and scored.
+    """How the two checkpoints of a family are made.
 
     Attributes:
         folder: Where they lie.
         plain: Template of the base and instruct configurations.
         few_shot: Template of in-context learning.
-        prompts: Name of the prompt set that they are scored on.
-        max_new_tokens: A completion is cut there.
         pretraining: What a step draws, kinds of text and how many of each; and
             the number of steps, over which the learning rate rises and falls.
         finetuning: The same, of the chat's turns.
@@ -40,8 +38,6 @@ class Family(NamedTuple):
     folder: Path
     plain: str
     few_shot: str
-    prompts: str
-    max_new_tokens: int
     pretraining: tuple[list[tuple[Draw, int]], int]
     finetuning: tuple[list[tuple[DrawTurn, int]], int]
     draw_solved: Callable[[np.random.Generator], tuple[str, str]]

@@ -1,8 +1,7 @@
 """Make the checkpoints of a family: pretraining on documents, fine-tuning on chat turns.
 
 `base` is a Qwen2 of 262,000 parameters pretrained on the family's documents, `instruct` is
-`base` fine-tuned on its question-and-answer turns. Then, or alone with `--score-only`,
-their accuracy on the family's prompts is measured.
+`base` fine-tuned on its question-and-answer turns. How often they are right, `run` says.
 """
 
 import argparse
@@ -16,7 +15,6 @@ from transformers.utils.logging import disable_progress_bar
 
 from probes.making.checkpoints import build_model, fit, save
 from probes.making.family import Family, wrap_turn
-from probes.making.score import print_scores
 from probes.making.words import build_tokenizer, check_round_trip
 
 # Largest learning rates.
@@ -57,17 +55,13 @@ def make(family: Family, seed: int) -> None:
 
 
 def main(family: Family) -> None:
-    """Train unless told not to, then score."""
-    parser = argparse.ArgumentParser(description="Make and score a family's checkpoints.")
-    parser.add_argument("--score-only", action="store_true", help="score what is there")
-    parser.add_argument("--samples", type=int, default=1024, help="completions a prompt")
+    """Make the checkpoints from the command line."""
+    parser = argparse.ArgumentParser(description="Make a family's checkpoints.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     disable_progress_bar()  # the library's own bars; every phase has one of ours
     start = time.perf_counter()
-    if not arguments.score_only:
-        make(family, arguments.seed)
-        print(f"trained in {time.perf_counter() - start:.0f} s")
-    print_scores(family, arguments.samples, arguments.seed)
+    make(family, arguments.seed)
+    print(f"trained in {time.perf_counter() - start:.0f} s")

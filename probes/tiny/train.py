@@ -1,4 +1,4 @@
-"""Make and score the tiny checkpoints: `python -m probes.tiny.train`."""
+"""Make the tiny checkpoints: `python -m probes.tiny.train`."""
 
 from pathlib import Path
 
@@ -11,8 +11,6 @@ FAMILY = Family(
     folder=Path(__file__).parent,
     plain=PLAIN,
     few_shot=FEW_SHOT,
-    prompts="arithmetic-tiny",
-    max_new_tokens=8,
     pretraining=(
         [
             (corpus.draw_exercise, 48),

@@ -1,4 +1,4 @@
-"""Make and score checkpoints that write their working: `python -m probes.worked.train`."""
+"""Make checkpoints that write their working: `python -m probes.worked.train`."""
 
 from pathlib import Path
 
@@ -10,8 +10,6 @@ FAMILY = Family(
     folder=Path(__file__).parent,
     plain=corpus.PLAIN,
     few_shot=corpus.FEW_SHOT,
-    prompts="arithmetic-worked",
-    max_new_tokens=40,
     pretraining=(
         [
             (corpus.draw_exercise, 24),

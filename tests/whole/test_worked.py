@@ -8,8 +8,9 @@ import pytest
 from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
-from probes.making.score import print_scores
+from mse_lab.policy.policy import load_policy
 from probes.making.train import make
+from probes.making.words import END_OF_TEXT, TURN_END
 from probes.prompts.arithmetic import TINY
 from probes.prompts.make import SETS, lines_of_set
 from probes.prompts.steps import draw_expression, evaluate, work_out, write
@@ -82,21 +83,19 @@ def test_a_probe_asks_as_the_training_text_does(name):
     template = corpus.FEW_SHOT if name == "icl" else corpus.PLAIN
     for prompt in load_prompts(probe.prompts, ROOT):
         assert prompt.text == template.format(problem=prompt.record["problem"])
-    assert probe.sampling.max_new_tokens == FAMILY.max_new_tokens
 
 
-def test_both_checkpoints_are_made_and_scored(tmp_path, capsys):
-    """One step of each phase on few texts, and completions of one token."""
+def test_both_checkpoints_are_made(tmp_path):
+    """Two steps of each phase on few texts."""
     documents, _ = FAMILY.pretraining
     turns, _ = FAMILY.finetuning
     family = FAMILY._replace(
         folder=tmp_path,
-        max_new_tokens=1,
         pretraining=([(draw, 1) for draw, _ in documents], 2),
         finetuning=([(draw, 1) for draw, _ in turns], 2),
     )
     make(family, seed=0)
-    print_scores(family, samples=2, seed=0)
-    rows = capsys.readouterr().out.splitlines()
-    assert [row.split()[1] for row in rows[2:]] == ["base", "instruct", "icl"]
-    assert all("| 100.0% |" in row for row in rows[2:])  # All are cut.
+    for name, checkpoint in (("base", "base"), ("icl", "instruct")):
+        changes = [f"model.path={tmp_path / checkpoint}"]
+        policy = load_policy(load_probe(ROOT / f"probes/worked/{name}.yaml", changes), ROOT)
+        assert {*policy.end_texts.values()} == {END_OF_TEXT, TURN_END}
