@@ -183,11 +183,11 @@ def test_a_measurement_keeps_to_its_share_of_the_others_patience(given, capsys):
 def test_by_default_a_measurement_draws_a_share_of_what_the_training_draws(monkeypatch):
     budgets = []
 
-    def sample(inputs, setting, question, budget, **limits):
+    def sample(subject, question, *, budget, **limits):
         budgets.append(budget)
         raise InputError("that is enough")
 
-    monkeypatch.setattr("mse_lab.trl.callback.sample_evidence", sample)
+    monkeypatch.setattr("mse_lab.trl.callback.sample_probe", sample)
     callback, of_run = MSECallback(ROWS, right, share=0.1, every=1), state()
     args = settings(num_iterations=2, gradient_accumulation_steps=4)
     for steps in (10, 5000):

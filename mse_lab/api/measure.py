@@ -16,7 +16,6 @@ be tested on arrays whose truth is known.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -51,7 +50,6 @@ from mse_lab.results.folder import ADVICE
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
     from mse_lab.run.advise import Sampled
-    from mse_lab.run.subject import Subject
 
 # Keys of a probe that both functions take; of its prompts these alone, without a section.
 OF_PROMPTS = ("template", "chat", "chat_template_kwargs", "population")
@@ -293,7 +291,7 @@ def advise(
             raise InputError(f"{key} = {shown(count)}: give a whole number, or None")
     settings = _read_keys("advise", keys, (*KEYS, *OF_ALL, *OF_ADVICE))
     setting, folder = read_training(settings.get("training")), _read_folder(name, out)
-    from mse_lab.run.advise import LARGEST_BLOCK
+    from mse_lab.run.advise import LARGEST_BLOCK, sample_probe
     from mse_lab.run.context import borrow_subject
 
     interval = settings.get("interval", {})
@@ -301,26 +299,9 @@ def advise(
     question = ask(setting, level, regret, completions_per_step or 0)
     given = model, tokenizer, _rows(prompts), reward, settings
     kept = None if folder is None else folder / ADVICE
-    borrowed = borrow_subject(*given, name, kept, block=LARGEST_BLOCK)
-    evidence = sample_evidence(borrowed, setting, question, budget, shown=progress)
-    return Advice(**vars(make_advice(evidence)))
-
-
-def sample_evidence(
-    borrowed: "AbstractContextManager[Subject]",
-    setting: Setting,
-    question: Question,
-    budget: int | None,
-    *,
-    seconds: float = math.inf,
-    shown: bool,
-) -> Evidence:
-    """Measure a model in memory until its answer is known, within so many `seconds`."""
-    from mse_lab.run.advise import sample_probe
-
-    with borrowed as subject:
-        ended = sample_probe(subject, question, budget=budget, seconds=seconds, shown=shown)
-    return evidence_of(ended, setting, question)
+    with borrow_subject(*given, name, kept, block=LARGEST_BLOCK) as subject:
+        ended = sample_probe(subject, question, budget=budget, shown=progress)
+    return Advice(**vars(make_advice(evidence_of(ended, setting, question))))
 
 
 def evidence_of(ended: "Sampled", setting: Setting, question: Question) -> Evidence:

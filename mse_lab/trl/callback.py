@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask
 from mse_lab.answers.ladder import Ladder
-from mse_lab.api.measure import sample_evidence
+from mse_lab.api.measure import evidence_of
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import interpret
 from mse_lab.console import ending
@@ -32,7 +32,7 @@ from mse_lab.formatting import share
 from mse_lab.mse.rule import FIRST_COMPLETIONS, FIRST_PROMPTS, TOLERANCE
 from mse_lab.report.advice_report import advice_headline
 from mse_lab.results.analysis import interval_columns
-from mse_lab.run.advise import LARGEST_BLOCK
+from mse_lab.run.advise import LARGEST_BLOCK, sample_probe
 from mse_lab.run.context import borrow_subject
 from mse_lab.scores.module_hooks import replaced_forward
 
@@ -216,15 +216,17 @@ class MSECallback(TrainerCallback):
             prompts |= {"chat": True, "chat_template_kwargs": args.chat_template_kwargs}
         settings = {"prompts": prompts, "sampling": sampling, "seed": args.seed}
         reward = UserReward(self._reward, "reward", chat=chat, trainer_state=state)
-        borrowed = borrow_subject(
-            model, tokenizer, self._rows, reward, settings, name, block=LARGEST_BLOCK
-        )
+        given_all = model, tokenizer, self._rows, reward, settings, name
         limit = WAITED_SHARE * args.ddp_timeout if args.world_size > 1 else math.inf
-        # Mixed precision replaces a model's own `forward` by a wrapper.
-        with replaced_forward(model, MethodType(type(model).forward, model)):
-            evidence = sample_evidence(
-                borrowed, setting, question, budget, seconds=limit, shown=False
+        with (
+            # Mixed precision replaces a model's own `forward` by a wrapper.
+            replaced_forward(model, MethodType(type(model).forward, model)),
+            borrow_subject(*given_all, block=LARGEST_BLOCK) as subject,
+        ):
+            ended = sample_probe(
+                subject, question, budget=budget, seconds=limit, shown=False
             )
+        evidence = evidence_of(ended, setting, question)
         if not evidence.held:
             raise InputError("a built-in check failed")
         return evidence
