@@ -44,22 +44,6 @@ def ladder_rows(advice: Advice) -> list[LadderRow]:
     return list(seen.values())
 
 
-def base_name(estimator: EstimatorEntry) -> str:
-    """Give an estimator's name without its parameters.
-
-    >>> base_name("grpo-std(eps=0.0001)"), base_name({"name": "grpo-std", "eps": 1e-4})
-    ('grpo-std', 'grpo-std')
-    """
-    whole = estimator if isinstance(estimator, str) else str(estimator["name"])
-    return whole.partition("(")[0]
-
-
-def display_name(entry: EstimatorEntry) -> str:
-    """Give the name by which readers know an estimator."""
-    whole = entry if isinstance(entry, str) else find_estimator(entry).name
-    return DISPLAY_NAMES.get(base_name(entry), whole)
-
-
 def say_baseline(alpha: float, lam: float, digits: int = 3) -> str:
     """Write a baseline, m being the mean reward of a group's others.
 
@@ -74,16 +58,17 @@ def say_baseline(alpha: float, lam: float, digits: int = 3) -> str:
 
 
 def setting_name(entry: EstimatorEntry, size: int) -> str:
-    """Name a baseline by its two numbers, another loss by its name."""
-    name, affine = display_name(entry), find_estimator(entry).affine
-    if affine and base_name(entry) in FITTED:
-        name = say_baseline(*affine, digits=2)
+    """Name a baseline by its two numbers, another loss by its name.
+
+    >>> setting_name({"name": "grpo-std", "eps": 1e-4}, 8)
+    'GRPO with std, G = 8'
+    """
+    found = find_estimator(entry)
+    base, _, _ = found.name.partition("(")
+    name = DISPLAY_NAMES.get(base, found.name)
+    if found.affine and base in FITTED:
+        name = say_baseline(*found.affine, digits=2)
     return f"{name}, G = {size}"
-
-
-def row_name(row: LadderRow) -> str:
-    """Name a row of the ladder."""
-    return f"{row.row}: {setting_name(row.estimator, row.group_size)}"
 
 
 def ladder_part(advice: Advice) -> Part:
@@ -96,7 +81,8 @@ def ladder_part(advice: Advice) -> Part:
         # Without its interval a share is not written where ||g||^2 may be none.
         alone = [share(one.value) if one.value > 0 else NONE for one in made]
         cells = [percent(one) for one in made] if at else alone
-        rows.append([row_name(row), "1" if row.row == "yours" else cost, *cells])
+        name = f"{row.row}: {setting_name(row.estimator, row.group_size)}"
+        rows.append([name, "1" if row.row == "yours" else cost, *cells])
     columns = [f"{one[0]:,}" for one in advice.ladder[0].progress]
     says_m = any(row.lam for row in advice.ladder)
     heads = [M if says_m else "", "", *(["progress of a step"] if at else columns)]
