@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from mse_lab.errors import InputError, install, one_line, shorten
 from mse_lab.project import PROJECT
@@ -162,21 +162,16 @@ def _interrupt(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def _keep_apart() -> TextIO:
-    """Keep standard output for what this process prints; its children's goes to the screen.
-
-    So it is one document where it is read by a program, whatever a reward may start.
-    """
-    screen = os.fdopen(os.dup(1), "w", encoding=getattr(sys.stdout, "encoding", None))
-    os.dup2(2, 1)
-    return screen
-
-
 def set_up_console() -> None:
     """Let Ctrl-C end this process at once, and show what a screen's encoding lacks."""
     if "--json" in sys.argv:
-        with suppress(OSError):  # Either of them may be closed.
-            sys.stdout = _keep_apart()
+        # Standard output is for what this process prints, one document whatever a reward
+        # may start: its children's goes to the screen. Either of them may be closed.
+        with suppress(OSError):
+            encoding = getattr(sys.stdout, "encoding", None)
+            screen = os.fdopen(os.dup(1), "w", encoding=encoding)
+            os.dup2(2, 1)
+            sys.stdout = screen
     # A process that a shell starts in the background ignores Ctrl-C, and goes on so.
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
         signal.signal(signal.SIGINT, _interrupt)

@@ -120,9 +120,9 @@ def name_sizes(axes: Axes, sizes: Sequence[int]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def label_plainly(axis: Axis, like: Axis | None = None) -> None:
+def label_plainly(axis: Axis) -> None:
     """Put plain numbers on a logarithmic axis, fewer in a decade the more decades."""
-    low, high = (like or axis).get_view_interval()
+    low, high = axis.get_view_interval()
     by_range = {
         4: (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0),
         8: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),

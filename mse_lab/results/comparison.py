@@ -17,11 +17,11 @@ from mse_lab.config.schema import EstimatorEntry
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimator, find_estimators
 from mse_lab.formatting import with_interval
-from mse_lab.mse.curves import Point, disagreement, measure_curves, paired_ratio
+from mse_lab.mse.curves import disagreement, measure_curves, paired_ratio
 from mse_lab.mse.intervals import UNKNOWN, Estimate, Statistic
 from mse_lab.mse.loss import Aim, find_aims, progress
 from mse_lab.mse.replicates import Key, form_groups, measure_errors
-from mse_lab.results.analysis import Analysis
+from mse_lab.results.analysis import NO_POINT, Analysis
 
 BASES = ("grpo", "oracle")
 
@@ -29,7 +29,6 @@ BASES = ("grpo", "oracle")
 REFUTED, DISAGREES = 0.01, 1e-4
 
 BIASED = "biased, and where its mean points is not known"
-NONE = Point(None, None)
 
 
 class Compared(NamedTuple):
@@ -104,12 +103,12 @@ def _compare_at(
     bases = [one for one in map(find_estimator, BASES) if size >= one.smallest_group]
     known = [*{one.name: one for one in (*bases, *(one for one, _ in tried))}.values()]
     points = measure_curves(run.curves, known, measure_errors(run.pools, known, [size]))
+    others = [points.get(Key(base, size), NO_POINT).measured for base in BASES]
 
     def row(entry: EstimatorEntry, one: Estimator, why: str) -> Compared:
         measured, law = points[Key(one.name, size)]
         over_grpo, over_oracle = (
-            paired_ratio(measured, points.get(Key(base, size), NONE).measured, run.level)
-            for base in BASES
+            paired_ratio(measured, other, run.level) for other in others
         )
         return Compared(
             run.name,

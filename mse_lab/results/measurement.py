@@ -6,6 +6,7 @@ The measurements of P prompts are stacked into `Pools`, from which every number 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,10 +75,6 @@ def describe_tokens(completions: Sequence[Ints], ended_N: Flags) -> dict[str, An
     }
 
 
-def _none() -> Floats:
-    return np.zeros(0)
-
-
 @dataclass(frozen=True)
 class PromptChecks:
     """What the checks of a run compare, for one prompt."""
@@ -90,11 +87,11 @@ class PromptChecks:
     invariance: float = np.nan
     # Log-likelihood ratios of X other laws of rare tokens (`run/supplied.py`); empty
     # where the completions were drawn here.
-    rare_ratios_X: Floats = field(default_factory=_none)
+    rare_ratios_X: Floats = field(default_factory=partial(np.zeros, 0))
     # Of each completion that an engine drew log rho and its divergence, as in
     # `mismatch.py`; empty where none did.
-    log_ratios_N: Floats = field(default_factory=_none)
-    divergences_N: Floats = field(default_factory=_none)
+    log_ratios_N: Floats = field(default_factory=partial(np.zeros, 0))
+    divergences_N: Floats = field(default_factory=partial(np.zeros, 0))
 
 
 @dataclass(frozen=True)
