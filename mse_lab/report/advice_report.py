@@ -6,7 +6,7 @@ change saves; what other settings cost; what the answer rests on.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mse_lab.answers.advice import Advice
@@ -19,8 +19,6 @@ from mse_lab.report.ladder_report import (
     lines_to_type,
     say_baseline,
     say_what_changes_it,
-    say_what_it_needs,
-    say_where_it_is,
     steps_table,
     unit_of,
 )
@@ -57,6 +55,9 @@ OF_THE_OTHERS = (
     ", if no kind of fewer than {fewest} prompts made most of the difference between "
     "prompts' gradients: none of it may have been measured."
 )
+OF_GRADED = (
+    "Your loss: of graded rewards a run keeps too few products, an advice alone keeps them."
+)
 GRADIENT_UNKNOWN = (
     "||g||^2 over random prompts is not significantly positive: steps saved lie between "
     "none and those of the completions, and biased losses cannot be priced."
@@ -81,17 +82,6 @@ def _of_whom(advice: Advice) -> str:
     if advice.of_loss:
         return ""
     return " Said of GRPO-type: your loss's error is not known."
-
-
-def say_why_not_yours(advice: Advice) -> str:
-    """Say why a run does not know the error of your own loss, where an advice would."""
-    named = advice.setting.estimator != "unknown"
-    if advice.of_loss or advice.stopped or not named or advice.regime.binary:
-        return ""
-    return (
-        "Your loss: of graded rewards a run keeps too few products, an advice alone keeps "
-        "them."
-    )
 
 
 def _keep(advice: Advice) -> str:
@@ -159,42 +149,30 @@ def advice_headline(advice: Advice) -> str:
     return forms[advice.verdict](advice)
 
 
-def say_setting(advice: Advice) -> str:
-    """Say what the verdict is about."""
+def _answer(advice: Advice) -> Iterator[str]:
+    """Say what to do, what else is typed with it, and what the verdict is about."""
+    yield advice_headline(advice)
+    batch = advice.batches.get(advice.set_to)
+    if batch and not advice.baseline:  # With a baseline the ladder says it.
+        yield f"A step keeps its {advice.completions_per_step:,} completions with {batch}."
     setting = advice.setting
     trainer = TRAINERS[setting.trainer]
     given = "'s defaults (others: --config, --training)"
     if setting.given:
         given = f" {trainer.version}" if trainer.version else ""
     named = setting.named.replace("actor_rollout_ref.", "")
-    return f"Judged: {trainer.title}{given}: {named}."
+    yield f"Judged: {trainer.title}{given}: {named}."
 
 
-def say_uncounted(advice: Advice) -> str:
-    """Say which settings no number here allows for."""
-    uncounted = advice.setting.uncounted
-    return f"Not counted in: {', '.join(uncounted)}." if uncounted else ""
-
-
-def say_batch(advice: Advice) -> str:
-    """Say what else is typed with the size to set, where a step would have another N.
-
-    With a baseline the ladder says it.
-    """
-    batch = advice.batches.get(advice.set_to)
-    if not batch or advice.baseline:
-        return ""
-    return f"A step keeps its {advice.completions_per_step:,} completions with {batch}."
-
-
-def say_drawn(advice: Advice) -> str:
-    """Say how few completions the advice rests on, and why there are no more."""
-    if advice.stopped is None:
-        return ""
-    return (
-        f"{advice.completions:,} completions of {advice.prompts} prompts were drawn, "
-        f"{advice.differentiated:,} differentiated{STOPPED[advice.stopped]}."
-    )
+def _drawn(advice: Advice) -> Iterator[str]:
+    """Say what no number here allows for, and on how few completions the advice rests."""
+    if uncounted := advice.setting.uncounted:
+        yield f"Not counted in: {', '.join(uncounted)}."
+    if advice.stopped is not None:
+        yield (
+            f"{advice.completions:,} completions of {advice.prompts} prompts were drawn, "
+            f"{advice.differentiated:,} differentiated{STOPPED[advice.stopped]}."
+        )
 
 
 def say_level(advice: Advice) -> str:
@@ -260,12 +238,21 @@ def say_regime(advice: Advice) -> str:
     return f"{name} is {with_interval(estimate)}, {side}."
 
 
-def say_best(advice: Advice) -> str:
-    """Say the size of least error, and why there is no upper end where there is none."""
+def _about(advice: Advice) -> Iterator[str]:
+    """Say what the answer rests on, and of which prompts it is true."""
+    if any((row.typed or "").startswith("with_baseline") for row in advice.ladder):
+        yield "with_baseline is imported from mse_lab.trl."
+    yield from _drawn(advice)
+    named = advice.setting.estimator != "unknown"
+    if named and not (advice.of_loss or advice.stopped or advice.regime.binary):
+        yield OF_GRADED
+    yield say_noise(advice)
+    yield say_regime(advice)
     size = best_size(advice)
     more = f" (more than these {advice.prompts} prompts would bound it)"
     begin = "G* is" if size == NOT_KNOWN else "Least error at G* ="
-    return f"{begin} {size}{more if advice.unbounded else ''}."
+    yield f"{begin} {size}{more if advice.unbounded else ''}."
+    yield say_level(advice)
 
 
 def advice_parts(advice: Advice) -> list[Part]:
@@ -274,27 +261,15 @@ def advice_parts(advice: Advice) -> list[Part]:
     warnings = Part(sentences=[f"warning: {text}" for text in texts])
     if not advice.held:
         return [Part(sentences=[advice_headline(advice)]), warnings]
-    answer = [advice_headline(advice), say_batch(advice), say_setting(advice)]
-    drawn = [say_uncounted(advice), say_drawn(advice)]
     if advice.setting.elsewhere:  # Prices are those of the mean reward.
-        return [Part(sentences=[*filter(None, answer + drawn)]), warnings]
-    about = [
-        say_where_it_is(advice),
-        *drawn,
-        say_why_not_yours(advice),
-        say_noise(advice),
-        say_regime(advice),
-        say_best(advice),
-        say_level(advice),
-    ]
-    typed = [*lines_to_type(advice), say_what_it_needs(advice)]
+        return [Part(sentences=[*_answer(advice), *_drawn(advice)]), warnings]
     changed = say_what_changes_it(advice)
     return [
-        Part(sentences=[*filter(None, answer)]),
+        Part(sentences=[*_answer(advice)]),
         ladder_part(advice),
-        Part(sentences=[*filter(None, typed), "", *filter(None, [changed])]),
+        Part(sentences=[*lines_to_type(advice), "", *filter(None, [changed])]),
         steps_table(advice),
-        Part(sentences=[*filter(None, about)]),
+        Part(sentences=[*filter(None, _about(advice))]),
         warnings,
     ]
 

@@ -93,23 +93,13 @@ def ladder_part(advice: Advice) -> Part:
 
 
 def lines_to_type(advice: Advice) -> Iterator[str]:
-    """Give what is typed for the baselines of the ladder, or why nothing is."""
+    """Give what is typed for baselines of the ladder, or why nothing is; what beside it."""
     for row in ladder_rows(advice):
         if row.row in ("trainer", "best"):
             batch = advice.batches.get(row.group_size)
             yield f"{row.row}: {row.typed or row.why}{f', with {batch}' if batch else ''}"
-
-
-def say_what_it_needs(advice: Advice) -> str:
-    """Say what is set beside a baseline."""
-    needs = next((row.needs for row in advice.ladder if row.needs), None)
-    return f"The baseline needs {needs}." if needs else ""
-
-
-def say_where_it_is(advice: Advice) -> str:
-    """Say where what is typed for TRL comes from."""
-    ours = any((row.typed or "").startswith("with_baseline") for row in advice.ladder)
-    return "with_baseline is imported from mse_lab.trl." if ours else ""
+    if needs := next((row.needs for row in advice.ladder if row.needs), None):
+        yield f"The baseline needs {needs}."
 
 
 def say_what_changes_it(advice: Advice) -> str:

@@ -139,7 +139,7 @@ def test_an_unchanged_rate_gives_roots_and_epochs_their_own_costs(advice):
 def test_what_cannot_be_typed_says_why(advice):
     yours, size, trainer, best = advice.ladder
     rows = (yours, size, trainer, best._replace(typed=None, why="it takes 2 or more"))
-    typed, why = lines_to_type(replace(advice, ladder=rows))
+    typed, why, _ = lines_to_type(replace(advice, ladder=rows))
     assert typed == f"trainer: {trainer.typed}"
     assert why == "best: it takes 2 or more"
 
