@@ -1,10 +1,13 @@
 """The summary of a trainer's log in words: the parts of its report, the answer first."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import one_line, shorten
 from mse_lab.formatting import LEAST_TIMES, NOT_KNOWN, number, percent, share, with_interval
+from mse_lab.logs.parts import RewardParts
 from mse_lab.logs.summary import Summary
 from mse_lab.logs.values import is_significant
 from mse_lab.logs.verdicts import verdict_lines
@@ -24,27 +27,6 @@ CANNOT_TELL = (
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def _sized(summary: Summary) -> str:
-    groups, steps = summary.groups, len(summary.steps)
-    size = f", commonly of {groups.size_in_use}" if summary.grouped else ""
-    text = (
-        f"{len(groups.completions):,} completions of "
-        f"{_many(len(summary.prompts), 'prompt')} in "
-        f"{_many(len(groups.groups), 'group')}{size}"
-    )
-    if not steps:
-        return f"{text}."
-    first, last = summary.steps["step"].iloc[[0, -1]]
-    return f"{text}; {_many(steps, 'step')}, {first} to {last}."
-
-
-def _batch(summary: Summary) -> str:
-    prompts, size = summary.numbers["groups_per_step"], summary.groups.size_in_use
-    if prompts is None:
-        return ""
-    return f"A step has {prompts:,} prompts x {size} = {prompts * size:,} completions."
 
 
 def rollouts_headline(summary: Summary) -> str:
@@ -69,26 +51,36 @@ def rollouts_headline(summary: Summary) -> str:
     )
 
 
-def _used(summary: Summary) -> str:
-    prompts = summary.numbers["groups_per_step"]
-    if prompts is None or not summary.grouped:
-        return ""
-    used = prompts * (1 - summary.numbers["zero_variance"].value)
-    return f"Of the {prompts:,} prompts of a step {used:.1f} have a gradient, on average."
-
-
-def _right(summary: Summary) -> list[str]:
-    least, most = summary.groups.range
-    if not summary.groups.binary or least == most or (least, most) == (0, 1):
-        return []
-    return [
-        f"Right is a reward of {number(most)}, wrong one of {number(least)}; V is the "
-        "share of right completions."
-    ]
+def _answer(summary: Summary) -> Iterator[str]:
+    """Say how much of the log has a signal, and how large it is."""
+    yield rollouts_headline(summary)
+    groups, prompts = summary.groups, summary.numbers["groups_per_step"]
+    size, steps = groups.size_in_use, summary.steps
+    if prompts is not None and summary.grouped:
+        used = prompts * (1 - summary.numbers["zero_variance"].value)
+        of_step = f"Of the {prompts:,} prompts of a step {used:.1f}"
+        yield f"{of_step} have a gradient, on average."
+    count = (
+        f"{len(groups.completions):,} completions of "
+        f"{_many(len(summary.prompts), 'prompt')} in {_many(len(groups.groups), 'group')}"
+        f"{f', commonly of {size}' if summary.grouped else ''}"
+    )
+    if prompts is None:  # There are no steps.
+        yield f"{count}."
+        return
+    first, last = steps["step"].iloc[[0, -1]]
+    yield f"{count}; {_many(len(steps), 'step')}, {first} to {last}."
+    yield f"A step has {prompts:,} prompts x {size} = {prompts * size:,} completions."
 
 
 def _values(summary: Summary) -> Part:
     numbers, prompts, binary = summary.numbers, len(summary.prompts), summary.groups.binary
+    said, (least, most) = [], summary.groups.range
+    if binary and least < most and (least, most) != (0, 1):
+        said = [
+            f"Right is a reward of {number(most)}, wrong one of {number(least)}; V is the "
+            "share of right completions."
+        ]
     never, always = ("never right", "always right") if binary else EXTREMES
     band = "right {} of the time" if binary else "in the range's {}"
     rows = [
@@ -108,8 +100,8 @@ def _values(summary: Summary) -> Part:
         rows.append([f"spread of values (sd){where}", small or with_interval(spread)])
     if np.isfinite(drift.value):
         rows.append(["mean reward, last third minus first", with_interval(drift)])
-    level = f"Intervals: {summary.level:.0%}, for prompts drawn at random like these."
-    return Part("Values of prompts", [*_right(summary), level], rows)
+    said.append(f"Intervals: {summary.level:.0%}, for prompts drawn at random like these.")
+    return Part("Values of prompts", said, rows)
 
 
 def _count(groups: float) -> str:
@@ -117,7 +109,7 @@ def _count(groups: float) -> str:
     return f"{groups:,.0f}" if groups >= 9.95 or groups % 1 == 0 else f"{groups:.1f}"
 
 
-def _forecast(summary: Summary) -> Part | None:
+def _forecast(summary: Summary) -> Part:
     size, prompts = summary.groups.size_in_use, summary.numbers["groups_per_step"]
     budget = (prompts or 128) * size
     rows = []
@@ -133,13 +125,10 @@ def _forecast(summary: Summary) -> Part | None:
         "of larger ones.",
         f"With {budget:,} completions, {step}, in groups of G:",
     ]
-    return Part("At other group sizes", said, rows, heads) if rows else None
+    return Part("At other group sizes", said, rows, heads)
 
 
-def _parts(summary: Summary) -> Part | None:
-    parts = summary.parts
-    if parts is None:
-        return None
+def _parts(parts: RewardParts) -> Part:
     why = "" if parts.told else ", which has the fewest values"
     said = [
         f"The outcome is {one_line(parts.outcome)}{why}; --outcome names another.",
@@ -159,7 +148,7 @@ def _parts(summary: Summary) -> Part | None:
     return Part("Parts of the reward", said, rows, heads)
 
 
-def _completions(summary: Summary) -> Part | None:
+def _completions(summary: Summary) -> Part:
     rows, groups, numbers = [], summary.groups, summary.numbers
     if groups.lengths is not None:
         unit, lengths_N = groups.lengths
@@ -180,15 +169,7 @@ def _completions(summary: Summary) -> Part | None:
         copies = percent(numbers["duplicates"])
         rows.append(["copies of an earlier one of the group", copies])
     unsaid = "These logs do not say which completions the length limit cut (truncated)."
-    said = [unsaid] if cut_N is None else []
-    return Part("Completions", said, rows) if rows or said else None
-
-
-def _mismatch(summary: Summary) -> Part | None:
-    if "mismatch" not in summary.numbers:
-        return None
-    said = say_mismatch(summary.numbers["mismatch"])
-    return Part("The model's probabilities and the engine's", [said])
+    return Part("Completions", [unsaid] if cut_N is None else [], rows)
 
 
 def _beyond(summary: Summary) -> Part:
@@ -203,29 +184,30 @@ def _beyond(summary: Summary) -> Part:
     return Part("What these logs cannot tell", said)
 
 
-def rollouts_parts(summary: Summary) -> list[Part]:
-    """List the parts of the report, the answer first."""
-    first = [rollouts_headline(summary), _used(summary), _sized(summary), _batch(summary)]
-    title = f"{one_line(summary.groups.log.name)} ({summary.groups.log.form.name})"
-    parts = [
-        Part(title, [sentence for sentence in first if sentence]),
-        _values(summary),
-        _parts(summary),
-        _forecast(summary),
-        _completions(summary),
-        _mismatch(summary),
-        Part("Notes", summary.notes) if summary.notes else None,
-        _beyond(summary),
-        Part("Verdicts", verdict_lines(summary)),
-    ]
-    return [part for part in parts if part is not None]
+def rollouts_parts(summary: Summary) -> Iterator[Part]:
+    """Give the parts of the report, the answer first."""
+    log, numbers = summary.groups.log, summary.numbers
+    yield Part(f"{one_line(log.name)} ({log.form.name})", [*_answer(summary)])
+    yield _values(summary)
+    if summary.parts is not None:
+        yield _parts(summary.parts)
+    if numbers["forecast"]:
+        yield _forecast(summary)
+    yield _completions(summary)
+    if "mismatch" in numbers:
+        said = [say_mismatch(numbers["mismatch"])]
+        yield Part("The model's probabilities and the engine's", said)
+    if summary.notes:
+        yield Part("Notes", summary.notes)
+    yield _beyond(summary)
+    yield Part("Verdicts", verdict_lines(summary))
 
 
 def rollouts_text(summary: Summary) -> str:
     """Say the summary on a screen."""
-    return as_text(rollouts_parts(summary))
+    return as_text([*rollouts_parts(summary)])
 
 
 def rollouts_markdown(summary: Summary) -> str:
     """Write the summary as Markdown."""
-    return as_markdown(rollouts_parts(summary))
+    return as_markdown([*rollouts_parts(summary)])

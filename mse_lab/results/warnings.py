@@ -6,7 +6,7 @@ run compares estimators on a problem that hardly anybody has.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mse_lab.formatting import number, share
 from mse_lab.mse.curves import Points, disagreement
@@ -30,75 +30,59 @@ MOST, NEARLY_ALL = 0.5, 0.9
 # The fewest standard errors between ||g||^2 and zero without a warning.
 STANDARD_ERRORS = 2.0
 
-MORE_REFERENCE = "more completions in pool.reference"
 
-
-def _warn_of_rewards(run: Diagnostics, *, sampled: bool) -> str:
+def _warn_of_rewards(run: Diagnostics, *, sampled: bool) -> Iterator[str]:
     if run.one_reward == 1:
-        return (
+        yield (
             "every prompt's reference completions have one reward, on average "
             f"{number(run.mean_reward, 3)}: the true gradient cannot be distinguished from "
             "zero; look at some of completions.jsonl, then at the template, the reward and "
             "sampling.max_new_tokens, or take harder or easier prompts"
         )
-    if run.one_reward <= MOST:
-        return ""
-    rest = round((1 - run.one_reward) * run.prompts)
-    return (
-        f"all rewards are the same on {share(run.one_reward, 3)} of the prompts: the "
-        f"aggregate is carried by the other {rest} of {run.prompts}; take prompts that the "
-        "model gets right now and then, or "
-        f"{'a larger budget' if sampled else MORE_REFERENCE}"
-    )
+    elif run.one_reward > MOST:
+        rest = round((1 - run.one_reward) * run.prompts)
+        yield (
+            f"all rewards are the same on {share(run.one_reward, 3)} of the prompts: the "
+            f"aggregate is carried by the other {rest} of {run.prompts}; take prompts that "
+            "the model gets right now and then, or "
+            f"{'a larger budget' if sampled else 'more completions in pool.reference'}"
+        )
 
 
-def _warn_of_ends(run: Diagnostics) -> str:
+def warn_of_completions(run: Diagnostics, *, sampled: bool = False) -> Iterator[str]:
+    """Warn of completions, perhaps few that an advice `sampled`, that mean little."""
+    yield from _warn_of_rewards(run, sampled=sampled)
+    if run.given_up:
+        yield (
+            f"{run.given_up} comparisons with the answer took too long and were given up: "
+            "these completions have reward 0, which another machine may see otherwise"
+        )
     if not any(end.share for end in run.end_tokens):
         tokens = ", ".join(f"{end.text} ({end.id})" for end in run.end_tokens)
-        return (
+        yield (
             f"no completion ever drew an end token (known: {tokens or 'none'}): they all "
             "were cut at sampling.max_new_tokens; raise it, or look at prompts.template "
             "and prompts.chat: after this prompt the model may not know where to stop"
         )
-    if run.truncated <= MOST:
-        return ""
-    return (
-        f"{share(run.truncated, 3)} of the completions were cut at "
-        "sampling.max_new_tokens: rewards and gradient are those of the cut policy; "
-        "raise it"
-    )
-
-
-def _warn_of_texts(run: Diagnostics) -> str:
+    elif run.truncated > MOST:
+        yield (
+            f"{share(run.truncated, 3)} of the completions were cut at "
+            "sampling.max_new_tokens: rewards and gradient are those of the cut policy; "
+            "raise it"
+        )
     if run.empty > MOST:
-        return (
+        yield (
             f"{share(run.empty, 3)} of the completions are empty, ended by their first "
             "token: the prompt seems to end the turn; look at prompts.template and "
             "prompts.chat"
         )
-    if run.commonest <= NEARLY_ALL:
-        return ""
-    return (
-        "a prompt's completions are nearly all the same, "
-        f"{share(run.commonest, 3)} of them on average: groups rarely differ in reward, "
-        "so errors rest on a few rare completions; raise sampling.temperature or take "
-        "harder prompts"
-    )
-
-
-def warn_of_completions(run: Diagnostics, *, sampled: bool = False) -> list[str]:
-    """Warn of completions, perhaps few that an advice `sampled`, that mean little."""
-    given_up = (
-        f"{run.given_up} comparisons with the answer took too long and were given up: "
-        "these completions have reward 0, which another machine may see otherwise"
-    )
-    sentences = [
-        _warn_of_rewards(run, sampled=sampled),
-        given_up if run.given_up else "",
-        _warn_of_ends(run),
-        _warn_of_texts(run),
-    ]
-    return [sentence for sentence in sentences if sentence]
+    elif run.commonest > NEARLY_ALL:
+        yield (
+            "a prompt's completions are nearly all the same, "
+            f"{share(run.commonest, 3)} of them on average: groups rarely differ in "
+            "reward, so errors rest on a few rare completions; raise sampling.temperature "
+            "or take harder prompts"
+        )
 
 
 def warn_of_copies(kinds: Sequence[str], *, sampled: bool = False) -> list[str]:

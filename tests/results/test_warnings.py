@@ -87,13 +87,13 @@ MEANINGLESS = {
 @pytest.mark.parametrize("case", MEANINGLESS)
 def test_warning(case):
     changes, message = MEANINGLESS[case]
-    warnings = warn_of_completions(replace(HEALTHY, **changes))
+    warnings = [*warn_of_completions(replace(HEALTHY, **changes))]
     assert len(warnings) == 1
     assert message in warnings[0]
 
 
 def test_no_warning_of_a_healthy_run():
-    assert warn_of_completions(HEALTHY) == []
+    assert not [*warn_of_completions(HEALTHY)]
 
 
 @pytest.mark.parametrize("name", ["grpo", "grpo-std"])
