@@ -19,14 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from probes.prompts.arithmetic import (
-    MEDIUM,
-    TINY,
+    WORKED,
     Problem,
     draw_distinct,
     draw_problem,
     draw_sum,
 )
-from probes.prompts.steps import draw_worked_problem
+from probes.prompts.steps import MEDIUM, TINY
 
 
 class Set(NamedTuple):
@@ -42,7 +41,7 @@ class Set(NamedTuple):
 SETS = {
     "arithmetic-tiny": Set(0, 0, 60, partial(draw_problem, TINY)),
     "arithmetic": Set(1, 0, 500, partial(draw_problem, MEDIUM)),
-    "arithmetic-worked": Set(2, 0, 40, partial(draw_worked_problem, TINY)),
+    "arithmetic-worked": Set(2, 0, 40, partial(draw_problem, TINY, categories=WORKED)),
     "arithmetic-sums": Set(3, 0, 200, draw_sum),
     "arithmetic-sums-measured": Set(3, 0, 100, draw_sum, "arithmetic-sums"),
     "arithmetic-tiny-held-out": Set(0, 60, 60, partial(draw_problem, TINY)),

@@ -1,6 +1,6 @@
-"""Integer arithmetic of two or three steps, and how it is worked out.
+"""Integer arithmetic: expressions, drawn, written and worked out in steps.
 
-The operations of a problem are carried out from the left, brackets first, and
+The operations of an expression are carried out from the left, brackets first, and
 written down one by one; the last number is said again at the end:
 
     9 - (2 + 3) + 4 =
@@ -14,7 +14,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probes.prompts.arithmetic import Problem, Ranges
+
+class Ranges(NamedTuple):
+    """Inclusive ranges that operands are drawn from.
+
+    Attributes:
+        terms: Operands of additions and subtractions.
+        factors: Both factors of a multiplication.
+        divisors: Divisor and quotient of a division; the divisor must not be 0.
+    """
+
+    terms: tuple[int, int]
+    factors: tuple[int, int]
+    divisors: tuple[int, int]
+
+
+TINY = Ranges(terms=(0, 9), factors=(0, 9), divisors=(1, 9))
+MEDIUM = Ranges(terms=(10, 99), factors=(3, 19), divisors=(3, 19))
 
 APPLY: dict[str, Callable[[int, int], int]] = {
     "+": int.__add__,
@@ -106,9 +122,13 @@ class Steps:
         """Draw an operand of additions and subtractions."""
         return self.pick(self.ranges.terms)
 
+    def sign(self) -> str:
+        """Draw a plus or a minus, with equal chance."""
+        return "+" if self.rng.random() < 0.5 else "-"
+
     def join(self, left: Expression, right: Expression) -> Operation:
-        """Add or subtract, with equal chance."""
-        return Operation(left, "+" if self.rng.random() < 0.5 else "-", right)
+        """Add or subtract."""
+        return Operation(left, self.sign(), right)
 
     def product(self) -> Operation:
         """Draw a product of two factors."""
@@ -120,29 +140,10 @@ class Steps:
         divisor, quotient = (self.pick(self.ranges.divisors) for _ in range(2))
         return Operation(divisor * quotient, "/", divisor)
 
+    def two_terms(self) -> Operation:
+        """Draw a sum or difference of two terms."""
+        return self.join(self.term(), self.term())
+
     def three_terms(self) -> Operation:
         """Draw a sum of three terms: two steps."""
-        return self.join(self.join(self.term(), self.term()), self.term())
-
-
-CATEGORIES: dict[str, Callable[[Steps], Operation]] = {
-    "three-term": Steps.three_terms,
-    "four-term": lambda draw: draw.join(draw.three_terms(), draw.term()),
-    "parentheses": lambda draw: draw.join(
-        draw.join(draw.term(), draw.join(draw.term(), draw.term())), draw.term()
-    ),
-    "product": lambda draw: draw.join(draw.product(), draw.term()),
-    "quotient": lambda draw: draw.join(draw.quotient(), draw.term()),
-}
-
-
-def draw_expression(ranges: Ranges, rng: np.random.Generator) -> tuple[Operation, str]:
-    """Draw an expression and its category, uniform over the five."""
-    category = list(CATEGORIES)[rng.integers(len(CATEGORIES))]
-    return CATEGORIES[category](Steps(ranges, rng)), category
-
-
-def draw_worked_problem(ranges: Ranges, rng: np.random.Generator) -> Problem:
-    """Draw a problem of several steps, with its answer and category."""
-    expression, category = draw_expression(ranges, rng)
-    return Problem(f"{write(expression)} =", evaluate(expression), category)
+        return self.join(self.two_terms(), self.term())

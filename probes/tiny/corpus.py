@@ -11,7 +11,8 @@ import numpy as np
 from mse_lab.config.prompt_templates import FEW_SHOT, PLAIN
 from probes.making.family import Chat, Example
 from probes.making.words import END_OF_TEXT, TURN_END
-from probes.prompts.arithmetic import TINY, Problem, draw_problem
+from probes.prompts.arithmetic import Problem, draw_problem
+from probes.prompts.steps import TINY
 
 CAREFUL = 0.04
 CARELESS = 0.5

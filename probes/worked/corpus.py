@@ -11,8 +11,8 @@ import numpy as np
 
 from probes.making.family import Chat, Example
 from probes.making.words import END_OF_TEXT, TURN_END
-from probes.prompts.arithmetic import TINY
-from probes.prompts.steps import Operation, Slip, draw_expression, work_out, write
+from probes.prompts.arithmetic import WORKED, draw_expression
+from probes.prompts.steps import TINY, Operation, Slip, work_out, write
 
 HERE = Path(__file__).parent
 PLAIN, FEW_SHOT = (
@@ -34,7 +34,7 @@ def author(slip_rate: float, rng: np.random.Generator) -> Slip:
 
 
 def _draw(rng: np.random.Generator) -> Operation:
-    return draw_expression(TINY, rng)[0]
+    return draw_expression(TINY, rng, WORKED)[0]
 
 
 def _ask(template: str, expression: Operation) -> str:

@@ -11,9 +11,9 @@ from mse_lab.data.rewards import integer
 from mse_lab.policy.policy import load_policy
 from probes.making.train import make
 from probes.making.words import END_OF_TEXT, TURN_END
-from probes.prompts.arithmetic import TINY
+from probes.prompts.arithmetic import WORKED, draw_expression
 from probes.prompts.make import SETS, lines_of_set
-from probes.prompts.steps import draw_expression, evaluate, work_out, write
+from probes.prompts.steps import TINY, evaluate, work_out, write
 from probes.worked import corpus
 from probes.worked.train import FAMILY
 
@@ -40,7 +40,7 @@ def read_working(problem, working):
 @pytest.fixture
 def expressions():
     rng = np.random.default_rng(0)
-    return [draw_expression(TINY, rng)[0] for _ in range(300)]
+    return [draw_expression(TINY, rng, WORKED)[0] for _ in range(300)]
 
 
 def test_a_careful_working_is_right(expressions):
