@@ -157,7 +157,6 @@ def test_a_small_study_is_written_and_told(tmp_path, monkeypatch, capsys):
     exact = table[(table["low"] == table["high"])].set_index("statement")["verdict"]
     assert (exact[exact.index.str.startswith("control")] == "fails").all()
     assert exact["Corollary 9, covariances"] == "holds"
-    assert (tmp_path / "new/theory.png").stat().st_size > 10_000
 
 
 def test_a_control_that_holds_is_told_by_the_exit_status(tmp_path, monkeypatch):

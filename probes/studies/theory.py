@@ -27,12 +27,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy import stats
 
 from mse_lab.arrays import Floats
-from mse_lab.report.drawing import STYLES, save_figure
 from mse_lab.results.files import write_file
 from probes.studies.bandits import (
     Bandit,
@@ -208,14 +205,14 @@ def find_box(limit: Limit, rule: Rule, reach: float) -> Box:
     return Box(smooth, (slopes**2 / (2 * gaps)).min(), noise)
 
 
-def lemma_6() -> tuple[list[Finding], pd.DataFrame]:
+def lemma_6() -> list[Finding]:
     """Bounds on E Delta_n at every n, for constant (a) and for decaying steps (b).
 
     A loose bound is easily kept: near the maximum of one direction L is hardly above mu,
     and the bound is nearly reached. With a third of the noise it is exceeded.
     """
     limit, rule, count = Limit(opposed(RIGHT[:1], 2)), Rule("grpo", 8, 4), 400
-    findings, curves = [], []
+    findings = []
     for name, steps, reach in (("a", lambda _: 1.0, 1.0), ("b", limit.steps, 0.8)):
         theta_TDR = ascend(limit.peak, rule, steps, range(count + 1))
         gaps_TR = np.array([limit.gaps(theta_DR) for theta_DR in theta_TDR])
@@ -229,10 +226,7 @@ def lemma_6() -> tuple[list[Finding], pd.DataFrame]:
             ratios_T, off_T = means_T / bounds_T, errors_T / bounds_T
             worst = 1 + int(ratios_T[1:].argmax())
             findings.append(judge(start, quantity, ratios_T[worst], 1.0, off_T[worst]))
-        bounds_T = box.bounds(steps, means_T[0], count)
-        curve = {"step": range(count + 1), "gap": means_T, "bound": bounds_T}
-        curves.append(pd.DataFrame({"part": name, **curve}))
-    return findings, pd.concat(curves)
+    return findings
 
 
 def judge_mean(name: str, scaled_R: Floats, law: float, beta2: float) -> list[Finding]:
@@ -245,22 +239,18 @@ def judge_mean(name: str, scaled_R: Floats, law: float, beta2: float) -> list[Fi
     ]
 
 
-def theorem_8() -> tuple[list[Finding], pd.DataFrame]:
+def theorem_8() -> list[Finding]:
     """The law of n Delta for each baseline, with noise across the Hessian's directions."""
-    limit, findings, curves = Limit(crossed((0.85, 0.8), 3)), [], []
+    limit, findings = Limit(crossed((0.85, 0.8), 3)), list[Finding]()
     for estimator in ("vanilla", "grpo", "oracle"):
         rule, name = Rule(estimator, 8, 3), f"Theorem 8, {estimator}"
         scaled_R, weights_K = limit.scaled_gaps(rule), limit.weights(rule)
         diagonal_K = np.diag(limit.law(limit.peak.covariance(rule)))
         findings.append(judge_law(f"{name}, law", scaled_R, weights_K))
         findings.append(judge_law(f"control: {name}, diagonal", scaled_R, diagonal_K))
-        shares = (np.arange(40) + 0.5) / 40
-        points = np.quantile(scaled_R, shares)
-        curve = {"gap": points, "runs": shares, "limit": mixture_cdf(points, weights_K)}
-        curves.append(pd.DataFrame({"estimator": estimator, **curve}))
         if estimator == "grpo":
             findings += judge_mean(name, scaled_R, weights_K.sum(), limit.beta**2)
-    return findings, pd.concat(curves)
+    return findings
 
 
 def listed_covariance(point: Point, estimator: str, size: int) -> Floats:
@@ -337,7 +327,7 @@ def fit_best_size(means_G: Floats, errors_G: Floats) -> tuple[float, float]:
     return float(np.log(c3 / c1) / 2), float(np.sqrt(slope @ fit.cov_params() @ slope))
 
 
-def theorem_7() -> tuple[list[Finding], pd.DataFrame]:
+def theorem_7() -> list[Finding]:
     """The best group size of runs at N completions a step is 1 + sqrt(c3/c1)."""
     limit, rows = Limit(surrounded()), []
     c1, c2, c3 = limit.constants
@@ -356,7 +346,7 @@ def theorem_7() -> tuple[list[Finding], pd.DataFrame]:
     for name, best in both:
         statement, predicted = f"{name}Theorem 7, best G", float(np.log(best - 1))
         findings.append(judge(statement, quantity, fitted, predicted, error, 0.26))
-    return findings, table
+    return findings
 
 
 def seen_and_unseen() -> list[Finding]:
@@ -370,54 +360,11 @@ def seen_and_unseen() -> list[Finding]:
     return findings
 
 
-def _draw_law(axes: Axes, table: pd.DataFrame) -> None:
-    for name, rows in table.groupby("estimator", sort=False):
-        colour, mark, label, _ = STYLES[str(name)]
-        axes.plot(rows["gap"], rows["limit"], color=colour, lw=1.1)
-        axes.plot(rows["gap"], rows["runs"], mark, color=colour, ms=3, label=label)
-    axes.set(xlabel=f"(n + {DELAY}) Δ", ylabel="share of runs below", ylim=(0, 1))
-    axes.set_xlim(0, table["gap"].quantile(0.97))
-    axes.set_title("Theorem 8: runs (marks), limit (lines)")
-
-
-def _draw_sizes(axes: Axes, table: pd.DataFrame) -> None:
-    colour, mark, label, _ = STYLES["grpo"]
-    sizes, reach = table["group_size"], REACH * table["error"]
-    axes.errorbar(sizes, table["gap"], reach, fmt=mark, color=colour, ms=4, label=label)
-    axes.plot(sizes, table["limit"], color=colour, lw=1.1)
-    axes.set(xlabel="group size G", ylabel="E N n Δ", xticks=sizes)
-    axes.set_title(f"Best G at N = {BUDGET}: runs (marks), limit (line)")
-
-
-def _draw_bounds(axes: Axes, table: pd.DataFrame) -> None:
-    for colour, (part, rows) in zip(("0.1", "0.6"), table.groupby("part"), strict=True):
-        label = "constant step" if part == "a" else f"step β/(i + {DELAY})"
-        axes.plot(rows["step"], rows["gap"], color=colour, lw=1.3, label=label)
-        axes.plot(rows["step"], rows["bound"], color=colour, lw=1.1, ls="--")
-    axes.set(xlabel="step n", ylabel="E Δ", yscale="log")
-    axes.set_title("Lemma 6: mean gap, bound (dashed)")
-
-
-def compose(bounds: pd.DataFrame, sizes: pd.DataFrame, law: pd.DataFrame) -> Figure:
-    """Compose the figure of the curves."""
-    figure = Figure(figsize=(10.2, 3.3), layout="constrained")
-    first, second, third = figure.subplots(1, 3)
-    _draw_law(first, law)
-    _draw_sizes(second, sizes)
-    _draw_bounds(third, bounds)
-    for axes in (first, second, third):
-        axes.legend(frameon=False, fontsize=8)
-    return figure
-
-
 def study(folder: Path) -> list[Finding]:
-    """Test all statements; write `findings.csv` and the figure."""
-    parts = [part() for part in (lemma_6, theorem_7, theorem_8)]
-    findings = [one for judged, _ in parts for one in judged]
-    findings += [*seen_and_unseen(), *corollary_9(), *corollary_10()]
+    """Test all statements; write `findings.csv`."""
+    parts = (lemma_6, theorem_7, theorem_8, seen_and_unseen, corollary_9, corollary_10)
+    findings = [one for part in parts for one in part()]
     write_file(folder / "findings.csv", pd.DataFrame(findings))
-    for name in ("theory.png", "theory.pdf"):
-        save_figure(lambda: compose(*(curves for _, curves in parts)), folder / name)
     return findings
 
 
