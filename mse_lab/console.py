@@ -41,11 +41,8 @@ INPUT_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 70, 130
 
 CLEAR = "\r\x1b[K"  # Clears the line of a terminal that the cursor is in.
 
-# Packages of extras, by the extra that a message names if a command needs it.
-EXTRAS = {
-    **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors"), "measure"),
-    **{"huggingface_hub": "measure", "trl": "train", "datasets": "data"},
-}
+# Packages of the extra `measure`, which a message names if a command needs it.
+MEASURE = {"torch", "transformers", "tokenizers", "safetensors", "huggingface_hub"}
 
 INTERRUPTED_LINE = "interrupted; the same command goes on from here"
 
@@ -125,7 +122,7 @@ def ending(error: BaseException) -> Ending:
         return Ending(INTERRUPTED, INTERRUPTED_LINE)
     if isinstance(error, ModuleNotFoundError) and error.name:
         # Such as when the project's environment is not active.
-        remedy = install(EXTRAS.get(error.name))
+        remedy = install("measure" if error.name in MEASURE else None)
         line = f"no package {error.name} in {sys.executable}; {remedy}"
         return Ending(INPUT_ERROR, line)
     if isinstance(error, MemoryError):

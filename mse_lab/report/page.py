@@ -28,7 +28,7 @@ from mse_lab.report.run_screen import ratio_part
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import summary
 from mse_lab.results.files import write_output
-from mse_lab.results.finished_run import read_probe, read_run
+from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import ResultsFolder
 
 TITLE = "How far is the policy gradient from the truth?"
@@ -58,12 +58,12 @@ def draw_image(compose_figure: Callable[[], Figure], alt: str) -> Markup:
     ).format(dark, light, alt)
 
 
-def _describe(folder: Path, prompts: int) -> str:
-    results, probe = ResultsFolder(folder), read_probe(folder)
+def _describe(folder: Path, run: Analysis) -> str:
+    results, pool = ResultsFolder(folder), run.probe.pool
     date = results.read("environment.json", {}).get("date", NONE)
     return (
-        f"{probe.model.path}: {prompts} prompts, {probe.pool.reference} + "
-        f"{probe.pool.replicate} completions each, measured {date}. "
+        f"{run.probe.model.path}: {run.pools.prompts} prompts, {pool.reference} + "
+        f"{pool.replicate} completions each, measured {date}. "
         f"{summary(results.read_checks().checks)}"
     )
 
@@ -84,7 +84,7 @@ def _advise(run: Analysis) -> Iterator[Part]:
 
 def _parts(folders: Sequence[Path], runs: Sequence[Analysis]) -> Iterator[Part]:
     for folder, run in zip(folders, runs, strict=True):
-        yield Part(run.name, [_describe(folder, run.pools.prompts)])
+        yield Part(run.name, [_describe(folder, run)])
         yield from _advise(run)
         yield ratio_part(run.mse)
     image = draw_image(partial(compose, runs), "MSE against group size")

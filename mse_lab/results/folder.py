@@ -61,7 +61,7 @@ RESTORE = f"restore it, or measure again with {COMMAND_PREFIX} run PROBE --fresh
 REPAIR = f"{COMMAND_PREFIX} run PROBE makes it again from pools.npz"
 
 # Columns that stay texts, even where they look like numbers or like missing ones.
-TEXTS = ("probe", "estimator", "prompt", "category", "arm", "digest")
+TEXTS = ("probe", "estimator", "prompt", "category")
 
 
 # What commands make of a run, which somebody may have, too.

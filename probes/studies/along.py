@@ -26,7 +26,8 @@ from mse_lab.config.schema import Section
 from mse_lab.console import exit_status_of
 from mse_lab.records.plain_text import parse_yaml, read_text
 from mse_lab.run.processes import lock
-from probes.studies.training_design import Run, Trained, load_settings, runs_of
+from mse_lab.trl.baseline import Baseline
+from probes.studies.training_design import Run, load_settings, runs_of
 from probes.studies.training_runs import Task, make_trainer
 
 EXAMPLE = "probes/studies/along-tiny.yaml"
@@ -40,13 +41,6 @@ class Along(Section):
     seeds: list[int]
     every: Annotated[int, Field(ge=1)]
     completions: Annotated[int, Field(ge=1)]  # The most that a look draws.
-
-
-def entry_of(trained: Trained) -> str | dict[str, Any]:
-    """Name what an arm trains with, as a probe's estimators are named."""
-    if trained.weights:
-        return {"name": "norm-weighted", "weight": trained.weights, "over": trained.over}
-    return {"name": "affine", "alpha": trained.alpha, "lambda": trained.lam}
 
 
 class Watch(TrainerCallback):
@@ -68,16 +62,15 @@ class Watch(TrainerCallback):
         if step % self._along.every:
             return
         task, run = self._task, self._run
+        one = task.settings.trained(run.estimator)
+        baseline = Baseline(one.alpha or 0.0, one.lam, one.weights or "equal", one.over)
         advice = mse_lab.advise(
             model,
             task.policy.tokenizer,
             [{**prompt.record, "problem": prompt.text} for prompt in task.prompts],
             task.probe.reward,
             sampling=task.probe.sampling.model_dump(),
-            training={
-                "G": run.group_size,
-                "estimator": entry_of(task.settings.trained(run.estimator)),
-            },
+            training={"G": run.group_size, "estimator": baseline.entry},
             budget=self._along.completions,
             seed=run.seed,
             progress=False,
