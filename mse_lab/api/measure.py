@@ -294,12 +294,11 @@ def advise(
     from mse_lab.run.advise import LARGEST_BLOCK, sample_probe
     from mse_lab.run.context import borrow_subject
 
-    interval = settings.get("interval", {})
-    level = interval.get("level", 0.95) if isinstance(interval, Mapping) else 0.95
-    question = ask(setting, level, regret, completions_per_step or 0)
     given = model, tokenizer, _rows(prompts), reward, settings
     kept = None if folder is None else folder / ADVICE
     with borrow_subject(*given, name, kept, block=LARGEST_BLOCK) as subject:
+        level = subject.probe.interval.level
+        question = ask(setting, level, regret, completions_per_step or 0)
         ended = sample_probe(subject, question, budget=budget, shown=progress)
     return Advice(**vars(make_advice(evidence_of(ended, setting, question))))
 
