@@ -162,36 +162,30 @@ def percent(interval: WithEnds) -> str:
     return f"{shown}% {ends_shown}".rstrip()
 
 
-def times(
-    interval: WithEnds, unit: str = " times", most_decimals: int | None = None
-) -> str:
-    """Write by which factor a quantity is larger, with its interval.
+def times(interval: WithEnds) -> str:
+    """Write by which factor a quantity is larger, with its interval and two decimals.
 
-    >>> times((1.68, 1.5, 2.04)), times((math.inf, 4.0, math.inf))
-    ('1.68 times (1.50 to 2.04)', 'at least 4 times')
-    >>> times((0.9151, 0.888, 0.944), unit="", most_decimals=2)
-    '0.92 (0.89 to 0.94)'
+    >>> times((0.9151, 0.888, 0.944)), times((math.inf, 4.0, math.inf))
+    ('0.92 (0.89 to 0.94)', 'at least 4')
     """
     value, low, high = interval
     if math.isnan(value):
         return "unknown"
     if low == math.inf:
-        return f"infinitely many{unit}"
-    if low <= 0 < value and high < math.inf:
-        least = (
-            f"under {LEAST_TIMES:g}" if high < LEAST_TIMES else f"at most {number(high)}"
-        )
-        return NOT_KNOWN if EXPONENT.search(least) else f"{least}{unit}"
-    if end := _one_end(interval):
-        far = low * NEAR_FACTOR < value < high / NEAR_FACTOR
-        return NOT_KNOWN if far or EXPONENT.search(end) else f"{end}{unit}"
+        return "infinitely many"
     known = [each for each in interval if math.isfinite(each)]
-    if value >= 0 and max(known) < LEAST_TIMES:
-        return f"under {LEAST_TIMES:g}{unit}"
-    if min(known) > MOST_TIMES:
-        return f"over {MOST_TIMES:,.0f}{unit}"
-    shown, ends = parts(interval, most_decimals=most_decimals)
-    text = f"{shown}{unit} {ends}".rstrip()
+    if low <= 0 < value and high < math.inf:
+        tiny = high < LEAST_TIMES
+        text = f"under {LEAST_TIMES:g}" if tiny else f"at most {number(high)}"
+    elif text := _one_end(interval):
+        if low * NEAR_FACTOR < value < high / NEAR_FACTOR:
+            return NOT_KNOWN
+    elif value >= 0 and max(known) < LEAST_TIMES:
+        text = f"under {LEAST_TIMES:g}"
+    elif min(known) > MOST_TIMES:
+        text = f"over {MOST_TIMES:,.0f}"
+    else:
+        text = " ".join(parts(interval, most_decimals=2)).rstrip()
     return NOT_KNOWN if EXPONENT.search(text) else text
 
 

@@ -99,7 +99,7 @@ def _change(advice: Advice) -> str:
     saved, unit = advice.steps_saved or advice.saves, unit_of(advice)
     text = f"Set {size_name(advice)} = {advice.set_to}"
     if fit := advice.baseline:
-        text += f" and the baseline {say_baseline(fit.alpha, fit.lam, digits=2)}"
+        text += f" and the baseline {say_baseline(fit.alpha, fit.lam)}"
     if saved is None:
         return f"{text}: it needs fewer {unit}.{_of_whom(advice)}"
     if math.isnan(saved.value):

@@ -44,17 +44,13 @@ def ladder_rows(advice: Advice) -> list[LadderRow]:
     return list(seen.values())
 
 
-def say_baseline(alpha: float, lam: float, digits: int = 3) -> str:
+def say_baseline(alpha: float, lam: float) -> str:
     """Write a baseline, m being the mean reward of a group's others.
 
     >>> say_baseline(0.22, -0.041), say_baseline(0.22, 0.0)
     ('0.22 - 0.041 m', '0.22')
     """
-    return (
-        f"{alpha:.{digits}g} + {lam:.{digits}g} m".replace("+ -", "- ")
-        if lam
-        else f"{alpha:.{digits}g}"
-    )
+    return f"{alpha:.2g} + {lam:.2g} m".replace("+ -", "- ") if lam else f"{alpha:.2g}"
 
 
 def setting_name(entry: EstimatorEntry, size: int) -> str:
@@ -67,7 +63,7 @@ def setting_name(entry: EstimatorEntry, size: int) -> str:
     base, _, _ = found.name.partition("(")
     name = DISPLAY_NAMES.get(base, found.name)
     if found.affine and base in FITTED:
-        name = say_baseline(*found.affine, digits=2)
+        name = say_baseline(*found.affine)
     return f"{name}, G = {size}"
 
 
@@ -76,13 +72,13 @@ def ladder_part(advice: Advice) -> Part:
     unit, at = unit_of(advice), advice.completions_per_step
     rows = []
     for row in ladder_rows(advice):
-        cost = times(row.cost, unit="", most_decimals=2)
         made = [one.progress for one in row.progress if at in (None, one[0])]
         # Without its interval a share is not written where ||g||^2 may be none.
         alone = [share(one.value) if one.value > 0 else NONE for one in made]
         cells = [percent(one) for one in made] if at else alone
         name = f"{row.row}: {setting_name(row.estimator, row.group_size)}"
-        rows.append([name, "1" if row.row == "yours" else cost, *cells])
+        cost = "1" if row.row == "yours" else times(row.cost)
+        rows.append([name, cost, *cells])
     columns = [f"{one[0]:,}" for one in advice.ladder[0].progress]
     says_m = any(row.lam for row in advice.ladder)
     heads = [M if says_m else "", "", *(["progress of a step"] if at else columns)]
