@@ -116,13 +116,12 @@ def _change(advice: Advice) -> str:
 
 def _cannot_tell(advice: Advice) -> str:
     present = f"{size_name(advice)} = {advice.setting.group_size}"
-    if advice.setting.elsewhere:
-        return (
-            f"Cannot tell whether {present} is all right: {advice.setting.elsewhere} "
-            "climbs another objective than the mean reward, whose best group size is not "
-            "known here."
-        )
     text = f"Cannot tell whether {present} is all right: "
+    if elsewhere := advice.setting.elsewhere:
+        return (
+            f"{text}{elsewhere} climbs another objective than the mean reward, whose best "
+            "group size is not known here."
+        )
     if advice.asks_batch:
         text += "what is best for small steps is not for large ones"
         return f"{text}; give --completions-per-step.{_of_whom(advice)}"
