@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from mse_lab.answers.advice_evidence import Evidence, UserSetting, evidence_of_run
 from mse_lab.answers.ladder import Ladder, LadderRow
-from mse_lab.config.training import Setting, change_to, fits
+from mse_lab.config.training import Setting, batch_for, fits
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, NoAnswer
@@ -226,7 +226,7 @@ def _batches(setting: Setting, ladder: Iterable[LadderRow]) -> dict[int, str]:
     """Write what a trainer that counts prompts needs for as many completions a step."""
     known = {one.group_size for one in ladder}
     sizes = [size for size in known - {setting.group_size} if fits(setting, size)]
-    typed = {size: change_to(setting, size).batch for size in sizes}
+    typed = {size: batch_for(setting, size) for size in sizes}
     return {size: line for size, line in typed.items() if line}
 
 

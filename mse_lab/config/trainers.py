@@ -97,7 +97,6 @@ class Batch(_Part):
     unless: dict[str, Any] = {}
     within: bool = False
     passes: tuple[str, ...] = ()
-    typed: dict[str, tuple[str, ...]]
 
 
 class Trainer(_Part):

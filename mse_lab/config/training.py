@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from mse_lab.config.given_settings import (
     class_of,
@@ -149,8 +149,8 @@ class Setting:
     def told_twice(self) -> list[str]:
         """Settings that say it in two ways; none where they say it in one."""
         batch = self.table.batch
-        typed = [one for one in batch.drawn if one in batch.typed]
-        given = [one for one in typed if self.values.get(one) is not None]
+        own = [one for one in batch.drawn if one not in batch.unit]
+        given = [one for one in own if self.values.get(one) is not None]
         return [*self.drawing, *given] if given and self.drawing != batch.drawn else []
 
     def count(self, size: int) -> StepAndDraw:
@@ -365,15 +365,6 @@ def read_training(values: Mapping[str, Any] | None) -> Setting:
 DEFAULT = find_setting(None)  # TRL as it comes.
 
 
-class Change(NamedTuple):
-    """What to set for another group size."""
-
-    settings: Mapping[str, int]  # The group size, and what of the batch changes with it.
-    completions_per_step: int | None  # N afterwards.
-    line: str  # The settings as they are typed.
-    batch: str  # Of these, what changes beside the group size.
-
-
 def fits(setting: Setting, size: int) -> bool:
     """Whether the batch as it is holds whole groups of a size."""
     if size < setting.table.least:
@@ -383,34 +374,18 @@ def fits(setting: Setting, size: int) -> bool:
     return not (batch.distinct % size or batch.drawn % size)
 
 
-def change_to(setting: Setting, size: int) -> Change:
-    """Say what to set for a group size, so that the trainer takes it.
+def batch_for(setting: Setting, size: int) -> str:
+    """Write the batch for another group size that it `fits`, if it is counted in groups.
 
-    A batch that does not fit grows to the next one that does, and its draws with it.
+    A step keeps its completions; the text is empty where no setting changes.
 
-    >>> used = {"per_device_train_batch_size": 4, "num_generations": 4}
-    >>> change_to(read_training(used), 16)[1:3]
-    (16, 'num_generations=16, gradient_accumulation_steps=4')
+    >>> used = {"trainer": "verl", "n": 4, "train_batch_size": 512}
+    >>> batch_for(read_training(used), 8).split()[0]
+    'data.train_batch_size=256'
     """
-    trainer, batch = setting.table, setting.batch
-    settings = {trainer.size: size}
-    stated = setting.completions_per_step
-    if batch is None:
-        stated = stated and math.ceil(stated / size) * size
-        return Change(settings, stated, trainer.write(settings), "")
-    whole = math.lcm(batch.unit, size)
-    step, drawn = (math.ceil(count / whole) * whole for count in batch[:2])
-    if fits(setting, size):
-        step, drawn = batch[:2]
-    elif batch.drawn % batch.step == 0:
-        drawn = step * (batch.drawn // batch.step)
-    counts = {"step": step, "drawn": drawn, "unit": batch.unit, "size": size}
-    for name, (count, *divisors) in trainer.batch.typed.items():
-        value = counts[count] // math.prod(counts[one] for one in divisors)
-        row = trainer.settings[name]
-        known = name in setting.values or row.default is not None
-        if known and setting.value(name) != value:
-            settings[name] = value
-    others = {name: value for name, value in settings.items() if name != trainer.size}
-    step = batch._replace(step=step, drawn=drawn).distinct
-    return Change(settings, step, trainer.write(settings), trainer.write(others))
+    if (batch := setting.batch) is None:
+        return ""
+    counted = {setting.table.batch.drawn: batch.drawn, setting.table.batch.step: batch.step}
+    groups = {one[0]: count // size for one, count in counted.items() if "size" in one}
+    changed = [name for name in groups if groups[name] != setting.value(name)]
+    return setting.table.write({name: groups[name] for name in changed})
