@@ -366,11 +366,9 @@ DEFAULT = find_setting(None)  # TRL as it comes.
 
 
 def fits(setting: Setting, size: int) -> bool:
-    """Whether the batch as it is holds whole groups of a size."""
-    if size < setting.table.least:
+    """Whether the batch as it is, where it is known, holds whole groups of a size."""
+    if (batch := setting.batch) is None or size < setting.table.least:
         return False
-    if (batch := setting.batch) is None:
-        return not (setting.completions_per_step or 0) % size
     return not (batch.distinct % size or batch.drawn % size)
 
 

@@ -11,7 +11,7 @@ from mse_lab.config.given_settings import TWO_WAYS
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Training
 from mse_lab.config.trainers import TRAINERS
-from mse_lab.config.training import DEFAULT, find_setting, fits, read_training
+from mse_lab.config.training import DEFAULT, find_setting, read_training
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 
@@ -170,8 +170,6 @@ def test_another_trainer_is_given_in_our_own_words():
     assert (found.trainer, found.group_size, found.estimator) == ("other", 4, "grpo-std")
     assert (found.completions_per_step, found.uncounted) == (64, ())
     assert found.named == "G = 4, estimator = grpo-std"
-    assert fits(found, 16)
-    assert not fits(found, 24)
 
 
 def test_an_estimator_stands_for_the_trainers_weights():
