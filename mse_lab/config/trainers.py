@@ -89,8 +89,8 @@ class StepAndDraw(NamedTuple):
 class Batch(_Part):
     """The batch, as products of settings and of the group size, `size`; in completions."""
 
-    step: tuple[str, ...]
-    drawn: tuple[str, ...]
+    step: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
     drawn_in_all: str = ""
     told: str = ""
     unit: tuple[str, ...] = ()
@@ -112,10 +112,10 @@ class Trainer(_Part):
     assumed: dict[str, Any] = {}
     settings: dict[str, SettingRow]
     must_be_off: tuple[str, ...] = ()
-    estimators: tuple[WeightsSetting, ...]
-    length: dict[str, dict[str, str | None]]
-    batch: Batch
-    writes: tuple[str, str]
+    estimators: tuple[WeightsSetting, ...] = ()
+    length: dict[str, dict[str, str | None]] = {}
+    batch: Batch = Batch()
+    writes: tuple[str, str] = ("{name}={value}", " ")
     baselines: dict[str, str] = {}
     needs: dict[str, tuple[Any, ...]] = {}
 

@@ -347,8 +347,7 @@ def interpret(values: Mapping[str, Any], estimator: EstimatorEntry | None) -> Se
     What a probe has, too, is left out: the live policy is the one that is measured. An
     `estimator` stands for the trainer's own weights.
     """
-    name = class_of(values, "trl", "training")
-    rows = TRAINERS[name].settings
+    rows = TRAINERS[name := class_of(values, "trl", "training")].settings
     known = {
         key: one for key, one in values.items() if key in rows and rows[key].probe is None
     }
