@@ -65,16 +65,6 @@ def read_entry(text: str, option: str = "--estimator") -> str | dict[str, Any]:
     return entry
 
 
-def _find_trainer(arguments: Namespace, of_probe: Training | None) -> str:
-    """Name the trainer; one that is not named and has an estimator alone is another."""
-    if arguments.trainer is not None:
-        return str(arguments.trainer)
-    if of_probe is not None:
-        return of_probe.trainer
-    own = arguments.estimator is not None and not (arguments.config or arguments.training)
-    return "other" if own else "trl"
-
-
 def read_training_options(
     arguments: Namespace, of_probe: Training | None
 ) -> Training | None:
@@ -82,29 +72,33 @@ def read_training_options(
     from mse_lab.config.schema import Training
     from mse_lab.config.trainers import TRAINERS
 
-    names = ("trainer", "G", "processes", "config", "training", "completions_per_step")
-    if all(getattr(arguments, name) is None for name in (*names, "estimator")):
-        return of_probe
-    name = _find_trainer(arguments, of_probe)
-    if (trainer := TRAINERS.get(name)) is None:
-        raise InputError(
-            f"--trainer: no trainer {name}; known: {listed([*TRAINERS])}; for another one "
-            "give --G, --completions-per-step and --estimator alone"
-        )
-    if arguments.processes is not None and "processes" not in trainer.settings:
-        raise InputError(
-            f"--processes: the batch of {trainer.title} is that of all processes; leave it "
-            "out"
-        )
-    same = of_probe is not None and of_probe.trainer == name
-    given = {
-        "trainer": name,
+    options = {
+        "trainer": arguments.trainer,
         "config": arguments.config,
         "words": arguments.training,
         "completions_per_step": arguments.completions_per_step,
         "estimator": arguments.estimator and read_entry(arguments.estimator),
         "processes": arguments.processes,
-        trainer.size: arguments.G,
+        "size": arguments.G,
     }
-    typed = {key: value for key, value in given.items() if value is not None}
-    return Training(**(of_probe.model_dump() if same and of_probe else {}) | typed)
+    given = {key: value for key, value in options.items() if value is not None}
+    if not given:
+        return of_probe
+    # One that is not named, and of which an estimator is all, is another.
+    alone = "estimator" in given and not {"config", "words"} & given.keys()
+    usual = of_probe.trainer if of_probe else "other" if alone else "trl"
+    name = given.setdefault("trainer", usual)
+    if (trainer := TRAINERS.get(name)) is None:
+        raise InputError(
+            f"--trainer: no trainer {name}; known: {listed([*TRAINERS])}; for another one "
+            "give --G, --completions-per-step and --estimator alone"
+        )
+    if "processes" in given and "processes" not in trainer.settings:
+        raise InputError(
+            f"--processes: the batch of {trainer.title} is that of all processes; leave it "
+            "out"
+        )
+    if "size" in given:
+        given[trainer.size] = given.pop("size")
+    own = of_probe.model_dump() if of_probe and of_probe.trainer == name else {}
+    return Training(**own | given)
