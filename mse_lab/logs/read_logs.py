@@ -115,6 +115,9 @@ class _Reader:
         for name in () if used else form.possible_ids([*rows.columns]):
             texts = pa.array(map(repr, listed(rows.columns[name])), pa.string())
             table[OTHER + name] = self._hash(texts)
+        contents = records.get("token_ids", records.get("completion"))
+        if contents is not None:
+            table["content"] = self._hash(contents)
         table |= _numbers_of(rows, records)
         if "completion" in records:
             given = find_column(rows, form.columns["completion"]) or ()
@@ -122,7 +125,12 @@ class _Reader:
         return pd.DataFrame(table, copy=False)
 
     def _hash(self, names: pa.Array, *, labelled: bool = False) -> NDArray[Any]:
-        """Hash names, NaN for none; keep what a reader sees of a hash."""
+        """Hash names, or tokens by their bytes, NaN for none; keep what a reader sees."""
+        if pa.types.is_list(names.type):
+            raw = np.ascontiguousarray(names.values.to_numpy(zero_copy_only=False))
+            ends = pairwise(names.offsets.to_pylist())
+            pieces = [raw[start:end].tobytes() for start, end in ends]
+            names = pa.array(pieces, mask=np.asarray(names.is_null()))
         coded = names.dictionary_encode()
         texts = coded.dictionary.to_pylist()
         hashes = [*map(hash, texts)]
@@ -251,9 +259,6 @@ def _numbers_of(
     for name, values in columns.items():
         if name in ("advantage", "truncated") or is_reward(name):
             yield name, _floats(values.cast(pa.float64()))
-    contents = columns.get("token_ids", columns.get("completion"))
-    if contents is not None:
-        yield "content", _hashes(contents)
     lengths = columns.get("length", _drawn_tokens(columns))
     if lengths is not None:
         yield "length", _floats(lengths)
@@ -274,17 +279,6 @@ def _characters(given: ColumnValues, texts: pa.Array) -> Floats:
             except (LookupError, TypeError):
                 lengths[at] = np.nan
     return lengths
-
-
-def _hashes(contents: pa.Array) -> Floats:
-    if pa.types.is_string(contents.type):
-        hashes = np.fromiter(map(hash, contents.to_pylist()), float, len(contents))
-    else:
-        raw = np.ascontiguousarray(contents.values.to_numpy(zero_copy_only=False))
-        ends = pairwise(contents.offsets.to_pylist())
-        pieces = (hash(raw[start:end].tobytes()) for start, end in ends)
-        hashes = np.fromiter(pieces, float, len(contents))
-    return np.where(contents.is_null(), np.nan, hashes)
 
 
 def _drawn_tokens(columns: Mapping[str, pa.Array]) -> pa.Array | None:
