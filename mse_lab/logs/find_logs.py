@@ -65,12 +65,11 @@ def _parse_state(path: Path) -> State | None:
     """Read a state; None where it is not there, or is not one."""
     try:
         state: Any = parse_json(path.read_bytes(), str(path))
-        entries = [entry for entry in state["log_history"] if "step" in entry]
-        keys = [(int(entry["step"]), key) for entry in entries for key in entry]
+        keys = [(int(one["step"]), key) for one in state["log_history"] for key in one]
         evaluated = {step for step, key in keys if key.startswith("eval_")}
         named = filter(None, (_FUNCTION.fullmatch(key) for _, key in keys))
-        names = dict.fromkeys(one[1] for one in named if not one[1].startswith("eval_"))
-        return State(int(state["global_step"]), frozenset(evaluated), tuple(names))
+        names = tuple(dict.fromkeys(one[1] for one in named))
+        return State(int(state["global_step"]), frozenset(evaluated), names)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         return None
 
