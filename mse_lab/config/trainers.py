@@ -56,7 +56,7 @@ class SettingRow(_Part):
 
 
 class WeightsSetting(_Part):
-    """The estimator at some values of settings, and the one in a group of one."""
+    """The estimator at some values of settings; in a group of one maybe another."""
 
     when: dict[str, tuple[Any, ...]]
     is_: dict[str, Any] = Field(alias="is")

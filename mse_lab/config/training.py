@@ -115,7 +115,7 @@ class Setting:
         """The weights, and how the loss weights tokens; None where none of ours does."""
         entry, row = self.weights, self.matched
         if entry is None and row is not None:
-            entry = row.is_ if self.group_size > 1 else row.alone
+            entry = row.is_ if self.group_size > 1 else row.alone or row.is_
         if entry is None or self.elsewhere:
             return None
         named = {"name": entry} if isinstance(entry, str) else entry
@@ -200,17 +200,10 @@ def _refuse_values(setting: Setting) -> None:
 
 
 def _refuse_size(setting: Setting) -> None:
-    """Refuse a group that the trainer does not take, or that gives no gradient."""
-    trainer, size, row = setting.table, setting.group_size, setting.matched
-    fault = ""
-    if size < trainer.least:
+    """Refuse a group that the trainer does not take."""
+    trainer, size = setting.table, setting.group_size
+    if size < trainer.least and setting.weights is None:
         fault = f"{trainer.title} takes {trainer.least} or more"
-    elif size == 1 and row and row.alone is None:
-        fault = (
-            f"{setting.say(row.when)} gives no gradient without other completions of a "
-            "prompt; give two or more, or another estimator"
-        )
-    if fault and setting.weights is None:
         raise setting.refuse(f"{trainer.size} = {size}: {fault}")
 
 

@@ -264,10 +264,20 @@ def test_another_objective_gets_no_size(known):
     )
 
 
-@pytest.mark.parametrize("entry", ["grpo", "grpo-std", {"name": "pass-at-k", "k": 4}])
-def test_an_estimator_without_a_gradient_is_refused(entry):
-    setting = read_training({"G": 1, "estimator": entry})
-    line = r"^training: G = 1: .* gives no gradient there; it takes"
+OF_GROUPS = ["grpo", "grpo-std", {"name": "pass-at-k", "k": 4}]
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        *({"G": 1, "estimator": one} for one in OF_GROUPS),
+        {"trainer": "verl", "rollout.n": 1, "adv_estimator": "rloo_vectorized"},
+    ],
+    ids=str,
+)
+def test_an_estimator_without_a_gradient_is_refused(used):
+    setting = read_training(used)
+    line = rf"^training: {setting.table.size} = 1: .* gives no gradient there; it takes"
     with pytest.raises(InputError, match=line):
         ask(setting, LEVEL)
 

@@ -277,7 +277,6 @@ REFUSED = [
     ("verl", "x.yaml", f"['~{N}', algorithm.adv_estimator=rloo]", "takes a setting away"),
     ("verl", "x.yaml", "actor_rollout_ref: {rollout: {n: 4}, actor: {loss_agg_mode: mean}}",
      "loss_agg_mode = 'mean': verl takes no such"),
-    ("verl", None, f"{N}=1 algorithm.adv_estimator=rloo_vectorized", "gives no gradient"),
     ("trl", "x.yaml", "num_generations: ${n}", "'${n}': a reference; give the file with v"),
     ("trl", "x.yaml", "num_generations: 8.5", "8.5: give a whole number from 1"),
     ("trl", "x.yaml", "num_generations: 1", "TRL takes 2 or more"),
