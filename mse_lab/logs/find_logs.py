@@ -138,8 +138,8 @@ def _each_once(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 def _form_of(file: Path, given: GivenColumns, state: State | None, *, whole: bool) -> Form:
     """Recognise a file by its first rows, or by all columns of the `whole`."""
-    types, functions = head_of(file, Faults(True)), state.functions if state else ()
-    columns = head_of(file, Faults(True), whole=True) if whole else types
+    types, functions = head_of(file), state.functions if state else ()
+    columns = head_of(file, whole=True) if whole else types
     return replace(recognise(str(file), columns, given, functions), types=types)
 
 

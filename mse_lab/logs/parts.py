@@ -62,15 +62,11 @@ def _choose(values: dict[str, Floats], given: str | None) -> str:
     return min(varied, key=varied.__getitem__)
 
 
-def split_reward(
-    groups: RewardGroups, outcome: str | None = None, usual: str = ""
-) -> RewardParts | None:
+def split_reward(groups: RewardGroups, outcome: str | None = None) -> RewardParts | None:
     """Say what each part of the reward contributes; None where there are none.
 
-    Args:
-        groups: The rewards in groups.
-        outcome: The part that says whether a completion is right, as the user names it.
-        usual: That of the form of the log, where it is among the parts.
+    The `outcome` is the part that says whether a completion is right, as the user names it;
+    by default that of the log's form, where it is among the parts.
     """
     table, several_K = groups.completions, groups.groups["size"].to_numpy() > 1
     every = {name: table[PART + name].to_numpy(dtype=float) for name in groups.parts}
@@ -80,6 +76,7 @@ def split_reward(
     ]
     if outcome is None and (not values or same == [True] or not several_K.any()):
         return None
+    usual = groups.log.form.outcome
     told = outcome if outcome is not None else usual if usual in values else None
     first = _choose(values, told)
     by_group = pd.DataFrame(values, dtype=np.float32).groupby(table["group"].to_numpy())

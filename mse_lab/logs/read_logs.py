@@ -44,6 +44,7 @@ from mse_lab.records.records import (
     read_records,
 )
 from mse_lab.records.rows import (
+    FRAME,
     ColumnValues,
     Faults,
     Rows,
@@ -324,14 +325,6 @@ def _compare(rows: Rows, records: Mapping[str, pa.Array]) -> dict[str, Floats]:
     }
 
 
-def _log_of_frame(frame: pd.DataFrame, given: GivenColumns, faults: Faults) -> Log:
-    floats = [pd.api.types.is_float_dtype(kind) for kind in frame.dtypes]
-    kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
-    types = dict(zip(map(str, frame.columns), kinds, strict=True))
-    where = "the data frame"
-    return Log(where, recognise(where, types, given), given, asked=True, faults=faults)
-
-
 def read_log(
     given: Sequence[Path] | pd.DataFrame,
     columns: GivenColumns | None = None,
@@ -341,9 +334,13 @@ def read_log(
     """Read a log: folders and files, or a data frame, with the user's names of columns."""
     faults, columns = Faults(partial_ok), columns or GivenColumns()
     if isinstance(given, pd.DataFrame):
-        reader = _Reader(log := _log_of_frame(given, columns, faults))
-        with reading_rows(log.name):
-            reader.read(0, frame_rows(given, log.form.wanted), log.form)
+        floats = map(pd.api.types.is_float_dtype, given.dtypes)
+        kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
+        types = dict(zip(map(str, given.columns), kinds, strict=True))
+        form = recognise(FRAME, types, columns)
+        reader = _Reader(Log(FRAME, form, columns, asked=True, faults=faults))
+        with reading_rows(FRAME):
+            reader.read(0, frame_rows(given, form.wanted), form)
         return reader.finish()
     reader = _Reader(find_logs(given, columns, faults))
     for number, (file, form) in enumerate(reader.log.files.items()):

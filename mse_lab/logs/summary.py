@@ -12,7 +12,7 @@ from mse_lab.logs import values
 from mse_lab.logs.parts import RewardParts, split_reward
 from mse_lab.logs.reward_groups import RewardGroups
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.mismatch import Mismatch, measure_mismatch
+from mse_lab.mse.mismatch import measure_mismatch
 
 FEW = 20  # A note says so where there are fewer prompts than this.
 
@@ -42,7 +42,7 @@ class Summary:
             outcome: The part of the reward that says whether a completion is right.
         """
         prompts, steps = values.prompts_table(groups), values.steps_table(groups)
-        parts = split_reward(groups, outcome, groups.log.form.outcome)
+        parts = split_reward(groups, outcome)
         numbers = {
             **_counts(groups, prompts, steps),
             "level": level,
@@ -160,18 +160,10 @@ def _of_completions(groups: RewardGroups, level: float) -> dict[str, Any]:
     if groups.known("content") is not None and groups.groups["size"].max() > 1:
         again_N = table.duplicated(["group", "content"]).to_numpy()
         more["duplicates"] = values.mean_share(again_N, prompt_N, level)
-    if (mismatch := _mismatch(table)) is not None:
-        more["mismatch"] = mismatch
+    if "tokens" in table and len(known := table[table["tokens"] > 0]):
+        ratio_N, kl_N, tokens_N = known[["log_ratio", "kl", "tokens"]].to_numpy().T
+        more["mismatch"] = measure_mismatch(ratio_N, kl_N, int(tokens_N.sum()))
     return more
-
-
-def _mismatch(table: pd.DataFrame) -> Mismatch | None:
-    """Compare the engine with the model, where the log has both log-probabilities."""
-    if "tokens" not in table or not (table["tokens"] > 0).any():
-        return None
-    known = table[table["tokens"] > 0]
-    ratio_N, kl_N, tokens_N = (known[n].to_numpy() for n in ("log_ratio", "kl", "tokens"))
-    return measure_mismatch(ratio_N, kl_N, int(tokens_N.sum()))
 
 
 def _for_json(value: Any) -> Any:

@@ -23,6 +23,7 @@ from mse_lab.records.plain_text import TABLES, read_object, reading, refuse_utf1
 if TYPE_CHECKING:
     import pandas as pd
 
+FRAME = "the data frame"  # Names one in messages.
 ROWS_AT_ONCE = 4096  # Rows in memory at once.
 HEAD = 64  # Lines that tell the columns of a file.
 
@@ -191,13 +192,13 @@ def _dates_as_texts(array: pa.Array) -> pa.Array:
 
 def frame_rows(frame: "pd.DataFrame", choose: Choose) -> Iterator[Rows]:
     """Read a data frame."""
-    names, where = [str(name) for name in frame.columns], "the data frame"
-    refuse_twice(names, where)
+    names = [str(name) for name in frame.columns]
+    refuse_twice(names, FRAME)
     wanted = choose(names)
     kept = frame.set_axis(names, axis=1)[[name for name in names if name in wanted]]
     table = pa.Table.from_pandas(kept, preserve_index=False)
     columns = {name: table[name].combine_chunks() for name in table.column_names}
-    yield Rows(where, "row", range(len(frame)), columns)
+    yield Rows(FRAME, "row", range(len(frame)), columns)
 
 
 @contextmanager
@@ -235,7 +236,7 @@ def read_rows(
             yield from _json_rows(path, choose, faults, size)
 
 
-def head_of(path: Path, faults: Faults, *, whole: bool = False) -> dict[str, pa.DataType]:
+def head_of(path: Path, *, whole: bool = False) -> dict[str, pa.DataType]:
     """Give the columns of a file and their types: texts of a CSV, null of JSON.
 
     Those of JSON are what its first lines have, or any of the `whole`.
@@ -244,7 +245,7 @@ def head_of(path: Path, faults: Faults, *, whole: bool = False) -> dict[str, pa.
         with reading_rows(path):
             schema = pq.read_schema(path)
             return dict(zip(schema.names, schema.types, strict=True))
-    rows = read_rows(path, lambda names: names, faults, HEAD)
+    rows = read_rows(path, lambda names: names, Faults(True), HEAD)
     kind = pa.string() if path.suffix == ".csv" else pa.null()
     some = rows if whole and path.name.endswith(LINES) else islice(rows, 1)
     return {name: kind for one in some for name in one.columns}
