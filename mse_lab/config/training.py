@@ -308,8 +308,8 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     where = training.config or ("training" if training.words is None else "--training")
     read = read_given(training.config, training.words, TRAINERS[training.trainer])
     extra = training.model_extra or {}
-    trainer = TRAINERS[name := class_of({*read, *extra}, training.trainer, where)]
-    refuse_other({*read, *extra}, trainer, where)
+    trainer = TRAINERS[name := class_of([*read, *extra], training.trainer, where)]
+    refuse_other([*read, *extra], trainer, where)
     typed = read_typed(extra, trainer)
     whole = read | typed
     refuse_without_size(whole, trainer, where)
