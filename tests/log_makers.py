@@ -87,6 +87,15 @@ def write_trl(folder, frame, rewards=("reward",), extras=(), state=None, whole=F
     return folder
 
 
+def write_verl(folder, frame, suffix=".jsonl", **columns):
+    """Write a file for each step as `RayPPOTrainer` does, with columns more or others."""
+    names = {"prompt": "input", "text": "output", "reward": "score"}
+    for step, rows in frame.groupby("step"):
+        lines = rows.rename(columns=names)[["input", "output", "score", "step"]]
+        lines = lines.assign(gts="7", **columns).to_dict("records")
+        write_lines(folder / f"{step}{suffix}", lines)
+
+
 def state_of(last, functions=("reward",), evaluated=()):
     """A `trainer_state.json`, written at a step."""
     entries = [{"step": 1, **{f"rewards/{name}/mean": 0.5 for name in functions}}]

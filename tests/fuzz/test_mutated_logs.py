@@ -24,6 +24,7 @@ from log_makers import (
     with_advantages,
     write_lines,
     write_trl,
+    write_verl,
 )
 from mse_lab.logs.forms import NAMES as NAMES_OF_A_LOG
 from mse_lab.report.rollouts_report import rollouts_text
@@ -249,22 +250,9 @@ def test_tables(tmp_path_factory, data):
 def test_files_of_verl(tmp_path_factory, data):
     frame, folder = mutate(data), tmp_path_factory.mktemp("log")
     uid = data.draw(st.sampled_from(["", "id", "place", "text"]))
-    for step, group in frame.groupby("step"):
-        lines = [
-            {
-                "input": row["prompt"],
-                "output": row["text"],
-                "gts": "7",
-                "step": step,
-                "score": None if np.isnan(row["reward"]) else row["reward"],
-                "reward": 9.0,
-            }
-            | ({"uid": row[uid]} if uid else {})
-            for row in group.to_dict("records")
-        ]
-        write_lines(folder / f"{step}.jsonl", lines)
+    write_verl(folder, frame, reward=9.0, **({"uid": frame[uid]} if uid else {}))
     if data.draw(st.booleans()):
-        write_lines(folder / "validation/2.jsonl", lines)
+        write_verl(folder / "validation", frame[frame["step"] == 2], reward=9.0)
     found = answer_or_one_line(lambda: summary_of(folder))
     # Not where a file says what is false: that places are groups, or a text that comes
     # twice, or all of them.

@@ -16,6 +16,7 @@ from log_makers import (
     with_advantages,
     write_lines,
     write_trl,
+    write_verl,
 )
 from mse_lab.errors import InputError
 from mse_lab.report.rollouts_report import rollouts_text
@@ -92,10 +93,7 @@ def test_a_file_with_the_name_of_a_step_is_left_out_by_partial_alone(tmp_path, n
     write_trl(tmp_path, with_advantages(BASE, 8))
     if name.startswith("verl"):
         shutil.rmtree(tmp_path / "completions")
-        for step, rows in BASE.groupby("step"):
-            names = {"prompt": "input", "text": "output", "reward": "score"}
-            lines = rows.rename(columns=names).assign(gts="").to_dict("records")
-            write_lines(tmp_path / file.replace("2", str(step), 1), lines)
+        write_verl(tmp_path, BASE, file.removeprefix("2"))
     (path,) = tmp_path.rglob(file)
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(InputError, match=rf"{file}.*{said}"):

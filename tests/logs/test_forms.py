@@ -13,6 +13,7 @@ from log_makers import (
     read,
     with_advantages,
     write_lines,
+    write_verl,
 )
 from mse_lab.errors import InputError
 from mse_lab.logs.reward_groups import APART
@@ -38,26 +39,8 @@ def csv(folder):
     BASE[["prompt", "step", "reward"]].to_csv(folder / "log.csv", index=False)
 
 
-def verl(folder, **more):
-    for step, rows in BASE.groupby("step"):
-        write_lines(
-            folder / f"{step}.jsonl",
-            [
-                {
-                    "input": f"user\n{r.prompt}",
-                    "output": r.text,
-                    "gts": "7",
-                    "score": r.reward,
-                    "step": step,
-                    **{key: one(r) for key, one in more.items()},
-                }
-                for r in rows.sample(frac=1, random_state=0).itertuples()
-            ],
-        )
-
-
-def verl_of_one_text(folder):
-    verl(folder, uid=lambda row: f"6f1c-{row.id}", input=lambda row: ONE_PROMPT)
+def verl(folder, **columns):
+    write_verl(folder, BASE.sample(frac=1, random_state=0), **columns)
 
 
 def parquet(folder):
@@ -97,8 +80,10 @@ READ = {
     "CSV": (csv, "", BY_ID),
     "Parquet": (parquet, "", BY_ID),
     "verl, mixed order": (verl, "", BY_ID),
-    "verl, reward beside score": (lambda at: verl(at, reward=lambda row: 9.0), "", BY_ID),
-    "verl, one text, by uid": (verl_of_one_text, "", BY_ID),
+    "verl, reward beside score": (lambda at: verl(at, reward=9.0), "", BY_ID),
+    "verl, one text, by uid": (
+        lambda at: verl(at, uid="6f1c-" + BASE["id"].astype(str), input=ONE_PROMPT), "",
+        BY_ID),
     "one text, by example_id": (lines("example_id=id", "reward", prompt=MESSAGES),
         "prompt_id=example_id", BY_ID),
     "prompts of a harness": (
