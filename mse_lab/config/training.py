@@ -153,24 +153,25 @@ class Setting:
         given = [one for one in own if self.values.get(one) is not None]
         return [*self.drawing, *given] if given and self.drawing != batch.drawn else []
 
-    def count(self, size: int) -> StepAndDraw:
-        """Count the completions of a batch in groups of a size."""
-        batch = self.table.batch
+    @cached_property
+    def counts(self) -> StepAndDraw:
+        """The completions of a batch, at the defaults of what is not given."""
+        batch, size = self.table.batch, self.table.size
         step, drawn, unit, passes = (
-            math.prod(size if name == "size" else self.whole(name) for name in names)
+            math.prod(self.whole(size if name == "size" else name) for name in names)
             for names in (batch.step, self.drawing, batch.unit, batch.passes)
         )
         if any(self.value(name) == off for name, off in batch.unless.items()):
             unit, step = 1, min(step, drawn) if batch.within else step
         return StepAndDraw(step, drawn, unit, passes)
 
-    @cached_property
+    @property
     def batch(self) -> StepAndDraw | None:
         """The batch that the settings say; None where they do not."""
         batch = self.table.batch
         names = (*batch.step, *batch.drawn, batch.drawn_in_all)
         known = any(self.values.get(name) is not None for name in names)
-        return self.count(self.group_size) if known else None
+        return self.counts if known else None
 
     @property
     def completions_per_step(self) -> int | None:
@@ -229,7 +230,7 @@ def _refuse_batch(setting: Setting) -> None:
     if setting.told_twice:
         both = setting.say(setting.told_twice)
         raise setting.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
-    counts, groups = setting.count(size), f"no whole groups of {trainer.size} = {size}"
+    counts, groups = setting.counts, f"no whole groups of {trainer.size} = {size}"
     faults = {
         groups: counts.drawn % size,
         f"no multiple of {counts.unit}": counts.drawn % counts.unit,
@@ -256,7 +257,7 @@ def _refuse_batch(setting: Setting) -> None:
 
 def _several_updates(setting: Setting) -> Iterator[str]:
     """Say where a batch is stepped on more than once, and by which settings."""
-    batch, counts = setting.table.batch, setting.count(setting.group_size)
+    batch, counts = setting.table.batch, setting.counts
     updates = counts.passes * counts.drawn / counts.step
     drawing, stepping = setting.drawing, batch.step
     both = {*drawing} & {*stepping}
