@@ -32,7 +32,7 @@ _ONE = re.compile(
     r"(?:^|[\W_])(?:epoch|pass|iter|iteration|step|batch|round|seed|split|run|model|version|"
     r"checkpoint|rank|replica|task|problem|question|example|item)$"
 )
-_WEIGHTED = re.compile(r"([-+0-9.eE]+)\*(.+)")
+_WEIGHTED = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\*(.+)")
 
 # TRL's columns by the names of a record, and those that a reward function may have logged.
 _TRL = {name: name for name in ("step", "prompt", "completion", "advantage")}
@@ -239,10 +239,7 @@ def _weights(parts: Sequence[str]) -> dict[str, float]:
         column = weighted[2] if weighted else part
         if column in weights:
             raise InputError(f"columns reward={part}: {column} is named twice")
-        try:
-            weights[column] = float(weighted[1]) if weighted else 1.0
-        except ValueError:
-            weights[column] = math.nan
+        weights[column] = float(weighted[1]) if weighted else 1.0
         if not math.isfinite(weights[column]):
             raise InputError(f"columns reward={part}: give a weight, 0.5*format")
     return weights

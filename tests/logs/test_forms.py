@@ -434,7 +434,7 @@ def test_a_frame_is_read_as_its_file(tmp_path):
         ("promt=a", "did you mean prompt"),
         ("prompt", "give a column"),
         ("step=a,step=b", "only rewards add up"),
-        ("reward=1e*a", "give a weight"),
+        ("reward=1e*a", "has no column '1e.a'; its columns are prompt_id, reward"),
     ],
 )
 def test_columns_that_are_refused(tmp_path, given, line):
