@@ -50,8 +50,8 @@ def refuse_without_gradient(setting: Setting) -> None:
     estimator = setting.estimator and find_estimator(setting.estimator)
     if estimator and setting.group_size < estimator.smallest_group:
         raise setting.refuse(
-            f"{setting.table.size} = {setting.group_size}: {estimator.name} gives no "
-            f"gradient there; it takes {estimator.smallest_group} or more"
+            f"{setting.named}: {estimator.name} gives no gradient there; it takes "
+            f"{estimator.smallest_group} or more"
         )
 
 

@@ -268,16 +268,17 @@ OF_GROUPS = ["grpo", "grpo-std", {"name": "pass-at-k", "k": 4}]
 
 
 @pytest.mark.parametrize(
-    "used",
+    ("used", "named"),
     [
-        *({"G": 1, "estimator": one} for one in OF_GROUPS),
-        {"trainer": "verl", "rollout.n": 1, "adv_estimator": "rloo_vectorized"},
+        *(({"G": 1, "estimator": one}, "G = 1, estimator = ") for one in OF_GROUPS),
+        ({"trainer": "verl", "rollout.n": 1, "adv_estimator": "rloo_vectorized"},
+         "actor_rollout_ref.rollout.n = 1, algorithm.adv_estimator = rloo_vectorized, "),
     ],
     ids=str,
-)
-def test_an_estimator_without_a_gradient_is_refused(used):
+)  # fmt: skip
+def test_an_estimator_without_a_gradient_is_refused(used, named):
     setting = read_training(used)
-    line = rf"^training: {setting.table.size} = 1: .* gives no gradient there; it takes"
+    line = rf"^training: {named}.* gives no gradient there; it takes"
     with pytest.raises(InputError, match=line):
         ask(setting, LEVEL)
 
