@@ -64,8 +64,8 @@ READ = {
     "a function of no prompt": (LOGGED.assign(tidy=np.nan), {"rewards": ["reward", "tidy"]},
         {}, BY_BLOCK),
     "functions by the state": (
-        reward_of(right=BASE["reward"], tidy=TIDY).assign(seen=0.1 * BASE["place"]),
-        {"rewards": ["right", "tidy"], "extras": ["seen"], "state": state_of(10, ["right",
+        reward_of(eval_1=BASE["reward"], tidy=TIDY).assign(seen=0.1 * BASE["place"]),
+        {"rewards": ["eval_1", "tidy"], "extras": ["seen"], "state": state_of(10, ["eval_1",
             "tidy"])},
         {}, TOTAL,
     ),
