@@ -8,7 +8,8 @@ With S = E||W||^2, A = E[Z^2 ||W||^2], B = E[Z ||W||^2] and gamma = ||g||^2,
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -62,20 +63,25 @@ class Moments:
             + factor**2 * self.value2_norm2
         )
 
-    @property
+    @cached_property
     def value_norm2(self) -> Floats:
         """V S."""
         return self.value * self.norm2
 
-    @property
+    @cached_property
     def value_reward_norm2(self) -> Floats:
         """V B."""
         return self.value * self.reward_norm2
 
-    @property
+    @cached_property
     def value2_norm2(self) -> Floats:
         """V^2 S."""
         return (self.value**2 - self.value_variance) * self.norm2
+
+    @cached_property
+    def variance_norm2(self) -> Floats:
+        """Var(Z) S."""
+        return self.variance * self.norm2
 
     @property
     def trace_oracle(self) -> Floats:
@@ -90,7 +96,7 @@ class Moments:
     @property
     def zeta(self) -> Floats:
         """Var(Z) S + ||g||^2."""
-        return self.variance * self.norm2 + self.gradient2
+        return self.variance_norm2 + self.gradient2
 
     @property
     def best_baseline(self) -> Floats:
@@ -104,33 +110,14 @@ class Moments:
 class OnePoolMoments(Moments):
     """Moments where V and the score norms come from the same completions.
 
-    The product of two estimates is then biased, so products are estimates of their own.
+    The product of two estimates is then biased, so products are estimates of their own, in
+    the place of the properties.
     """
 
-    value_by_norm2: Floats  # V S.
-    value_by_reward_norm2: Floats  # V B.
-    value2_by_norm2: Floats  # V^2 S.
-    variance_by_norm2: Floats  # Var(Z) S.
-
-    @property
-    def value_norm2(self) -> Floats:
-        """V S."""
-        return self.value_by_norm2
-
-    @property
-    def value_reward_norm2(self) -> Floats:
-        """V B."""
-        return self.value_by_reward_norm2
-
-    @property
-    def value2_norm2(self) -> Floats:
-        """V^2 S."""
-        return self.value2_by_norm2
-
-    @property
-    def zeta(self) -> Floats:
-        """Var(Z) S + ||g||^2."""
-        return self.variance_by_norm2 + self.gradient2
+    value_norm2: Floats = field()
+    value_reward_norm2: Floats = field()
+    value2_norm2: Floats = field()
+    variance_norm2: Floats = field()
 
 
 def _cost_of_learning(pools: Pools) -> Floats:

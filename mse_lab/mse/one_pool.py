@@ -317,8 +317,8 @@ def sample_moments(stack: Stack) -> OnePoolMoments:
         learning=_learning(stack),
         logit_norm2=logits_QK.sum(-1) / count,
         reward_logit_norm2=(logits_QK * rewards_QK).sum(-1) / count,
-        value_by_norm2=mean(others_QK, 2),
-        value_by_reward_norm2=mean(rewards_QK * others_QK, 2),
-        value2_by_norm2=value2_norm2,
-        variance_by_norm2=mean(squares_QK, 2) - value2_norm2,
+        value_norm2=mean(others_QK, 2),
+        value_reward_norm2=mean(rewards_QK * others_QK, 2),
+        value2_norm2=value2_norm2,
+        variance_norm2=mean(squares_QK, 2) - value2_norm2,
     )
