@@ -64,24 +64,16 @@ def norm_ratio(baseline: Floats, value: Floats) -> Floats:
     return np.where(varies, divide(right, wrong, otherwise=math.inf), math.nan)
 
 
-def baseline_at(ratio: Floats, value: Floats) -> Floats:
-    """The best baseline b* at rho, for rewards 0 and 1: the inverse of `norm_ratio`.
-
-    >>> baseline_at(np.array([1 / 3, 1.0, np.inf, np.nan]), np.full(4, 0.5)).tolist()
-    [0.25, 0.5, 1.0, nan]
-    """
-    wrong = divide(1 - value, ratio, otherwise=math.inf)
-    return np.where(np.isnan(ratio), math.nan, divide(value, value + wrong))
-
-
 def measured_baselines(moments: Moments, ratios_P3: Floats) -> Floats:
-    """The b* of each prompt with its interval, from rows of rho, (P, 3).
+    """The b* of each prompt with its interval, by the inverse of `norm_ratio`, (P, 3).
 
-    Where rho is unknown b* has no interval.
+    From rows of rho, for rewards 0 and 1; where rho is unknown b* has no interval.
     """
-    measured = baseline_at(ratios_P3, moments.value[:, None])
+    value_P1 = moments.value[:, None]
+    wrong_P3 = divide(1 - value_P1, ratios_P3, otherwise=math.inf)
     alone = moments.best_baseline[:, None] * [1, math.nan, math.nan]
-    return np.where(np.isnan(measured), alone, measured)
+    measured = divide(value_P1, value_P1 + wrong_P3)
+    return np.where(np.isnan(ratios_P3), alone, measured)
 
 
 def equal_baseline(value: Floats, group_size: float = math.inf) -> Floats:
