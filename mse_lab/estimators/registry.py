@@ -90,6 +90,11 @@ class Estimator:
     declare: Callable[[Declarations], Declarations] | None = None
     code: str = ""  # Identity of a user's own function; empty for one of ours.
 
+    @property
+    def takes_rewards_alone(self) -> bool:
+        """Whether the rewards of a group say its weights, and nothing else does."""
+        return self.reward_only and self.group_local and not self.knows_value
+
 
 # What the weights look at, and whether their mean is the gradient.
 _GROUP: Declarations = {"group_local": True}

@@ -266,9 +266,8 @@ def find_law(
         return _scaled(mse, size, 1.0)
     if estimator.name == "centred":
         return _scaled(LAWS["grpo"], size, (size - 1) / size)
-    four_numbers = estimator.reward_only and estimator.group_local
     if estimator.binary and values != WRONG_RIGHT:
         return None
-    if binary and size >= 2 and four_numbers and not estimator.knows_value:
+    if binary and size >= 2 and estimator.takes_rewards_alone:
         return BinaryLaw(estimator, size, values)
     return None

@@ -39,7 +39,7 @@ among the known ones (`is_bracketed`).
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -87,16 +87,6 @@ class Aim(NamedTuple):
         """Take the aim of an unbiased estimator, by the MSE of a group of each prompt."""
         within = table.prompt_samples.means(group_size * mse_P)
         return cls.of_unbiased(table.samples, within, group_size)
-
-    @classmethod
-    def of_slopes(
-        cls, table: PromptTable, slope_P: Floats, within_P: Floats, group_size: int
-    ) -> Self:
-        """Take the aim of an estimator, by its slope and noise on each prompt."""
-        mean_norm2 = table.mean_products(slope_P, slope_P)
-        inner = table.mean_products(slope_P, np.ones_like(slope_P))
-        norm2_P = slope_P**2 * table.moments.gradient2
-        return cls.of_means(table, mean_norm2, inner, norm2_P, within_P, group_size)
 
     @classmethod
     def of_means(
@@ -203,7 +193,11 @@ def find_aims(
         return {
             size: Aim.of_prompts(table, law(table.moments, size), size) for size in sizes
         }
-    found = {size: _aim_at(table, estimator, size) for size in sizes}
+    kept: dict[tuple[Estimator, int], Aim | None] = table.kept
+    for size in sizes:
+        if (estimator, size) not in kept:
+            kept[estimator, size] = _aim_by_law(table, estimator, size)
+    found = {size: kept[estimator, size] for size in sizes}
     return {size: aim for size, aim in found.items() if aim is not None}
 
 
@@ -221,15 +215,8 @@ def _within_over_batch(table: PromptTable, weight: str) -> Floats | None:
     return one_baseline(lambda moment: mean(moment(moments)), divide(rewarded, by))
 
 
-def _aim_at(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
-    """Find where an estimator of the rewards alone points, where that is known."""
-    kept: dict[tuple[Estimator, int], Aim | None] = table.kept
-    if (estimator, size) not in kept:
-        kept[estimator, size] = _aim_by_law(table, estimator, size)
-    return kept[estimator, size]
-
-
 def _aim_by_law(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
+    """Find where an estimator of the rewards alone points, where that is known."""
     moments, law = table.moments, table.find_law(estimator, size)
     if size < max(estimator.smallest_group, 2):
         return None
@@ -238,13 +225,15 @@ def _aim_by_law(table: PromptTable, estimator: Estimator, size: int) -> Aim | No
     if isinstance(law, BinaryLaw) and not law.knows_mean(moments):
         return None
     mean = law(moments)
-    noise_P = mean.second - mean.slope**2 * moments.gradient2
-    return Aim.of_slopes(table, mean.slope, noise_P, size)
-
-
-def _takes_rewards_alone(estimator: Estimator) -> bool:
-    local = estimator.reward_only and estimator.group_local
-    return local and not estimator.knows_value
+    slope_P, norm2_P = mean.slope, mean.slope**2 * moments.gradient2
+    return Aim.of_means(
+        table,
+        table.mean_products(slope_P, slope_P),
+        table.mean_products(slope_P, np.ones_like(slope_P)),
+        norm2_P,
+        mean.second - norm2_P,
+        size,
+    )
 
 
 def completions_needed(entry: EstimatorEntry | None, size: int) -> int:
@@ -257,13 +246,13 @@ def completions_needed(entry: EstimatorEntry | None, size: int) -> int:
     """
     if entry is None or is_unbiased(entry):
         return 0
-    takes_rewards = _takes_rewards_alone(find_estimator(up_to_a_factor(entry)))
-    return size + MORE_THAN_A_GROUP if takes_rewards else 0
+    estimator = find_estimator(up_to_a_factor(entry))
+    return size + MORE_THAN_A_GROUP if estimator.takes_rewards_alone else 0
 
 
 def _aim_by_subgroups(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
     """Find an aim by few completions of graded rewards."""
-    if not _takes_rewards_alone(estimator) or estimator.binary or table.drawn is None:
+    if not estimator.takes_rewards_alone or estimator.binary or table.drawn is None:
         return None
     figures, samples = table.drawn.figures_of_loss(estimator, size), table.prompt_samples
     if figures is None:
@@ -278,26 +267,6 @@ def _aim_by_subgroups(table: PromptTable, estimator: Estimator, size: int) -> Ai
         figures.second_P - figures.norm2_P,
         size,
     )
-
-
-def costs_of_loss(
-    table: PromptTable,
-    entry: EstimatorEntry,
-    present: int,
-    sizes: Collection[int],
-    completions: float,
-) -> dict[int, Floats]:
-    """Cost of each group size of a loss at N completions a step, over samples of prompts.
-
-    Returns:
-        Size -> cost (S,); empty where no law gives it at the present size.
-    """
-    if is_constant(entry):
-        sizes = {1, *sizes}
-    aims = find_aims(table, entry, sorted({*sizes, present}))
-    if present not in aims:
-        return {}
-    return {size: aim.cost(completions) for size, aim in aims.items()}
 
 
 def is_bracketed(sizes: Sequence[int], upper_KK: Floats, largest: int) -> bool:

@@ -43,9 +43,9 @@ from mse_lab.mse.bounds import (
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import (
     Aim,
-    costs_of_loss,
     find_aims,
     is_bracketed,
+    is_constant,
     is_unbiased,
     up_to_a_factor,
 )
@@ -191,11 +191,11 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     baselines = {size: fit_at(table, size) for size in question.fitted}
     fitted = {Rung(size, fitted=True): one.aim for size, one in baselines.items()}
 
-    def price(aims: Mapping[Rung, Aim], at: float) -> dict[Rung, Floats]:
-        return {rung: aim.cost(at) for rung, aim in aims.items()}
+    def price(aims: Mapping[int, Aim], at: float) -> dict[Rung, Floats]:
+        rungs = {Rung(size): aim for size, aim in aims.items()} | fitted
+        return {rung: aim.cost(at) for rung, aim in rungs.items()}
 
-    sizes = find_aims(table, "grpo", question.compared)
-    aims = {**{Rung(size): aim for size, aim in sizes.items()}, **fitted}
+    aims = find_aims(table, "grpo", question.compared)
     limit = price(aims, 0.0) if fitted and completions else None
     other = Priced(price(aims, completions), completions, linear=True, limit=limit)
     knows_gradient = table.knows_gradient(question.level)
@@ -206,11 +206,11 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     loss = None
     if entry is not None and (is_unbiased(entry) or knows_gradient):
         most = max(MOST_WITH_LAW, 2 * present)
-        some = [size for size in question.compared if size <= most]
-        costs = costs_of_loss(table, entry, present, some, completions)
-        rungs = {Rung(size): cost for size, cost in costs.items()}
-        rungs |= price(fitted, completions)
-        loss = Priced(rungs, completions, linear=False) if costs else None
+        sizes = {size for size in question.compared if size <= most}
+        sizes |= {1} if is_constant(entry) else set()
+        aims = find_aims(table, entry, sorted(sizes))
+        if present in aims:
+            loss = Priced(price(aims, completions), completions, linear=False)
     return Prices(loss, other, of_two_values, known, baselines)
 
 

@@ -10,7 +10,6 @@ from mse_lab.estimators import find_estimator
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.loss import (
     Aim,
-    costs_of_loss,
     find_aims,
     is_bracketed,
     is_constant,
@@ -69,9 +68,12 @@ def test_costs_of_trls_default_near_the_exact_ones(completions):
     index = rng.integers(0, design.prompts, 2000)
     drawn = table_of(Samples.of(choose(design, index).sample(rng, 16)))
     sizes = range(2, 257)
-    found = costs_of_loss(drawn, DEFAULT.estimator, 8, sizes, completions)
-    exact = costs_of_loss(
-        ExactTable.of(design), DEFAULT.estimator, 8, (2, 4, 6, 8, 13), completions
+    found, exact = (
+        {size: aim.cost(completions) for size, aim in aims.items()}
+        for aims in (
+            find_aims(drawn, DEFAULT.estimator, sizes),
+            find_aims(ExactTable.of(design), DEFAULT.estimator, (2, 4, 6, 8, 13)),
+        )
     )
     assert max(found) == 13
     for size in (2, 4, 6, 13):
@@ -91,16 +93,14 @@ def test_rewards_of_two_values_have_the_costs_of_0_and_1(values, few):
         design = choose(plain, np.arange(40))
         design = replace(design, reward_PC=low + (high - low) * design.reward_PC)
         drawn = Samples.of(design.sample(rng, 16)) if few else design.draw(rng, 256, 2, 16)
-        found = costs_of_loss(table_of(drawn), DEFAULT.estimator, 8, [4, 8], 0)
-        costs[low, high] = found[4][0] / found[8][0]
+        found = find_aims(table_of(drawn), DEFAULT.estimator, [4, 8])
+        costs[low, high] = found[4].cost(0)[0] / found[8].cost(0)[0]
     assert costs[values] == pytest.approx(costs[0, 1], rel=1e-3)
 
 
 def test_a_loss_without_a_law_has_no_cost():
     table = replace(ExactTable.of(make_design(np.random.default_rng(0), 8)), binary=False)
     assert find_aims(table, {"name": "grpo-std", "eps": 1e-4}, [4]) == {}
-    assert costs_of_loss(table, DEFAULT.estimator, 8, [4], 0) == {}
-    assert set(costs_of_loss(table, "vanilla", 8, [4], 0)) == {1, 4, 8}
     assert set(find_aims(table, "grpo", [1, 2])) == {2}
 
 
@@ -178,13 +178,15 @@ def test_where_an_estimator_points_by_hand():
     table, gamma = table_of(pools), pools.between_PP
     mean_norm2 = np.mean([slope[x] * slope[y] * gamma[x, y] for x, y in pairs])
     inner = np.mean([(slope[x] + slope[y]) / 2 * gamma[x, y] for x, y in pairs])
-    found = Aim.of_slopes(table, slope, within, 4)
+    products = table.mean_products(slope, slope), table.mean_products(slope, np.ones(3))
+    norm2 = slope**2 * table.moments.gradient2
+    found = Aim.of_means(table, *products, norm2, within, 4)
     assert found.signal[0] == pytest.approx(mean_norm2)
     cosine2 = inner**2 / mean_norm2 / np.mean([gamma[x, y] for x, y in pairs])
     bias = 2 * (np.mean([1.125, 1.5625, 1.125]) - cosine2)
     assert found.cosine2[0] == pytest.approx(cosine2 - bias)
     assert found.cosine2[1:] == pytest.approx(np.array([1.125, 1.5625, 1.125]) - bias)
-    between = (slope**2 * table.moments.gradient2).mean() - mean_norm2
+    between = norm2.mean() - mean_norm2
     assert found.between[0] == pytest.approx(4 * max(between, 0))
     assert found.in_epochs.noise[:2] == pytest.approx((4 * 2.0, 4 * 1.5))
     assert found.signal[2] == pytest.approx(2.0 * 0.5 * gamma[0, 2])

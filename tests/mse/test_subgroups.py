@@ -10,7 +10,7 @@ from enumerated import Enumerated
 from mse.test_one_pool import PROBABILITY_C, enumerate_pools, expected, make_scores
 from mse_lab.estimators import ESTIMATORS, Estimator, find_estimator
 from mse_lab.mse import subgroups as subject
-from mse_lab.mse.loss import costs_of_loss, find_aims
+from mse_lab.mse.loss import find_aims
 from mse_lab.mse.samples import Samples
 from mse_lab.mse.subgroups import figures_of_block, subgroups
 from simulated import choose, make_design, make_sample, population, table_of
@@ -189,7 +189,8 @@ def test_costs_of_graded_rewards_near_the_exact_ones(size):
         drawn = list(zip(whole.sample(rng, 12), whole.sample(rng, 12), strict=True))
     table = table_of(Samples.of(drawn), size)
     for completions in (0, 64):
-        found = costs_of_loss(table, TRL, 8, [2, 4, 6, 11, 16], completions)
+        aims = find_aims(table, TRL, [2, 4, 6, 8, 11, 16])
+        found = {size: aim.cost(completions) for size, aim in aims.items()}
         assert [*found] == [2, 4, 6, 8, 11]  # A block of 12 tells groups of 11 at most.
         exact = Truth(whole).costs("grpo-std(eps=0.0001)", found, 8, completions)
         for one, cost in found.items():
