@@ -40,7 +40,7 @@ import numpy as np
 from scipy import special
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.prompt_table import Figure, PromptTable
 from mse_lab.mse.two_stage import noises_of
 
 # Prompts of a kind that P prompts may lack, at 95%: (1 - 3/P)^P = 5%.
@@ -120,21 +120,16 @@ class _Seen(NamedTuple):
     def of_constants(cls, table: PromptTable) -> Self:
         """Take c1, c2, c3 and ||g||^2."""
         figures = [attrgetter(name) for name in LINEAR]
-        statistics = [table.contributions(figure) for figure in figures]
         halves = table.half_samples
         noises = [np.concatenate([*noises_of(one, halves), [0.0]]) for one in figures]
-        return cls(
-            np.array([statistic.value for statistic in statistics]),
-            np.stack([statistic.groups["prompts"][0] for statistic in statistics], axis=-1),
-            LEAST_4,
-            table.share,
-            np.array(noises) @ np.transpose(noises),
-        )
+        noise_MM = np.array(noises) @ np.transpose(noises)
+        seen = cls.of_figures(table, figures)
+        return seen._replace(least_M=LEAST_4, share=table.share, noise_MM=noise_MM)
 
     @classmethod
-    def of_costs(cls, table: PromptTable, costs: Mapping[Rung, Floats]) -> Self:
-        """Take the costs of any loss; a set counts as drawn from more."""
-        statistics = [table.contributions(cost) for cost in costs.values()]
+    def of_figures(cls, table: PromptTable, figures: Sequence[Figure]) -> Self:
+        """Take any figures, such as costs of a loss; a set counts as drawn from more."""
+        statistics = [table.contributions(figure) for figure in figures]
         count = len(statistics)
         return cls(
             np.array([statistic.value for statistic in statistics]),
@@ -212,7 +207,7 @@ def bound_ratios(
         )
 
     def by_costs(costs: Mapping[Rung, Floats]) -> Floats:
-        return worst(_Seen.of_costs(table, costs), np.eye(len(costs)))
+        return worst(_Seen.of_figures(table, [*costs.values()]), np.eye(len(costs)))
 
     def by_constants(sizes: Sequence[int], completions: float) -> Floats:
         seen = _Seen.of_constants(table)
