@@ -78,7 +78,7 @@ class Aim(NamedTuple):
     @classmethod
     def of_unbiased(cls, constants: Constants, within: Floats, group_size: int) -> Self:
         """Take the aim of an unbiased estimator, by G times its mean MSE on a prompt."""
-        between = group_size * constants.nonnegative_c1
+        between = group_size * raise_to_zero(constants.c1)
         gradient2 = constants.gradient2
         return cls(between + within, gradient2, gradient2, None, between)
 

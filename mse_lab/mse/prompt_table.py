@@ -67,11 +67,6 @@ class PromptSamples:
 
     counts_BP: Floats  # How often each prompt is in each draw of the bootstrap.
 
-    @classmethod
-    def without_draws(cls, prompts: int) -> Self:
-        """Take all prompts, and all but each."""
-        return cls(np.zeros((0, prompts)))
-
     @property
     def prompts(self) -> int:
         """How many prompts there are."""
@@ -161,11 +156,6 @@ class Constants(NamedTuple):
     # ||E g(X)||^2 of the population; `Pools.aggregate_norm2` is that of the run's prompts,
     # larger by c1/P on average.
     gradient2: Floats
-
-    @property
-    def nonnegative_c1(self) -> Floats:
-        """c1, raised to be part of a mean square where that of all prompts is negative."""
-        return raise_to_zero(self.c1)
 
 
 # Positive estimates; those of the squares c1 and gradient2 are differences.
@@ -277,7 +267,7 @@ class PromptTable:
     def prompt_samples(self) -> PromptSamples:
         """All prompts, all but each, and the draws of the bootstrap."""
         if self.bootstrap is None:
-            return PromptSamples.without_draws(self.prompts)
+            return PromptSamples(np.zeros((0, self.prompts)))
         return PromptSamples(self.bootstrap.count_prompts(self.prompts))
 
     def mean_products(self, left_P: Floats, right_P: Floats) -> Floats:

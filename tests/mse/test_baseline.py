@@ -10,7 +10,7 @@ from designs import VERDICTS
 from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.loss import find_aims, ratio_of_costs
 from mse_lab.mse.pools import without_diagonal
-from mse_lab.mse.prompt_table import PromptTable
+from mse_lab.mse.prompt_table import PromptTable, raise_to_zero
 from mse_lab.mse.samples import Samples
 from simulated import ExactTable, choose, population, table_of
 
@@ -89,7 +89,7 @@ def test_a_prompts_price_is_that_of_the_fit_to_the_others(few, size):
         assert (found.alphas[1 + x], found.lams[1 + x]) == pytest.approx((alpha, part))
         price = table.moments.affine_baseline(alpha, part)[x]
         price_P.append(price + part**2 * table.moments.zeta[x] / max(size - 1, 1))
-    c1 = table.samples.nonnegative_c1
+    c1 = raise_to_zero(table.samples.c1)
     expected = size * c1[0] + np.mean(price_P)
     assert found.aim.noise[0] == pytest.approx(expected)
     without_first = size * c1[1] + np.mean(price_P[1:])
@@ -111,7 +111,7 @@ def test_the_price_is_that_of_new_prompts_and_the_fits_own_value_is_not():
         found = fit_at(table, size)
         two = found.alphas[0], found.lams[0]
         truth = noise_at(exact, *two, size) - size * exact.constants.c1.item()
-        c1 = size * table.samples.nonnegative_c1[0]
+        c1 = size * raise_to_zero(table.samples.c1)[0]
         off.append(found.aim.noise[0] - c1 - truth)
         group = two[1] ** 2 * table.moments.zeta / (size - 1)
         own.append((table.moments.affine_baseline(*two) + group).mean() - truth)

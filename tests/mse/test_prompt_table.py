@@ -12,7 +12,7 @@ from scipy import stats
 
 from mse.test_reference_noise import independent_design
 from mse_lab.mse.moments import pool_moments
-from mse_lab.mse.prompt_table import PromptSamples, mean_over_prompts
+from mse_lab.mse.prompt_table import PromptSamples, mean_over_prompts, raise_to_zero
 from mse_lab.mse.reference_noise import gradient2_of_all
 from simulated import POPULATION, choose, make_design, population, sample, scaled, table_of
 from truths import Truth
@@ -64,12 +64,11 @@ def test_an_error_varies_with_c1_where_its_estimate_is_negative():
     pools = make_pools(8)
     samples = with_gradient2(pools, gradient2_of_all(pools) - 9).samples
     assert samples.c1[0] < 0
-    assert samples.nonnegative_c1[0] == 0
-    np.testing.assert_allclose(
-        samples.nonnegative_c1, samples.c1 - samples.c1[0], atol=1e-12
-    )
+    raised = raise_to_zero(samples.c1)
+    assert raised[0] == 0
+    np.testing.assert_allclose(raised, samples.c1 - samples.c1[0], atol=1e-12)
     positive = table_of(pools).constants
-    assert positive.nonnegative_c1[0] == positive.c1[0] > 0
+    assert raise_to_zero(positive.c1)[0] == positive.c1[0] > 0
 
 
 def test_the_jackknife_of_a_mean_is_the_textbooks():
@@ -163,7 +162,7 @@ def test_sums_over_the_others_say_what_products_do():
     """Without draws; with each prompt left out, too, of products that are not symmetric."""
     apart = np.random.default_rng(2).standard_normal((5, 5))
     np.fill_diagonal(apart, 0.0)
-    samples = PromptSamples.without_draws(5)
+    samples = PromptSamples(np.zeros((0, 5)))
     found = samples.mean_of_pairs(apart.sum(1), apart.sum(0))
     ones = np.ones(5)
     np.testing.assert_allclose(found, samples.mean_products(apart, ones, ones))
