@@ -128,19 +128,14 @@ class Pools:
         return self.reference_rewards_PN.var(-1, ddof=1)
 
     @property
-    def gradient_products_PP(self) -> Floats:
-        """<g(x), g(x')>, unbiased everywhere: independent halves on the diagonal."""
+    def aggregate_norm2(self) -> float:
+        """||mean_x g(x)||^2 over the run's own prompts, unbiased by the two halves.
+
+        That of the population they are drawn from is `prompt_table.Constants.gradient2`.
+        """
         products_PP = self.between_PP.copy()
         np.fill_diagonal(products_PP, self.reference_product_P)
-        return products_PP
-
-    @property
-    def aggregate_norm2(self) -> float:
-        """||mean_x g(x)||^2 over the run's own prompts, unbiased.
-
-        That of the population they are drawn from is `budget.Constants.gradient2`.
-        """
-        return float(self.gradient_products_PP.mean())
+        return float(products_PP.mean())
 
     def in_blocks(self, values_PN: Floats) -> Floats:
         """View per-completion values (P, N) as (P, K, G)."""
