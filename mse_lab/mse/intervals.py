@@ -146,15 +146,11 @@ def spread_of_means(groups_PR: Floats) -> Spread:
     return Spread(float(square_P.sum() / count), float(uncertain_P.sum() / count**2))
 
 
-def _coarsen(groups_PR: Floats, count: int) -> Floats:
-    """Average neighbouring groups until `count` are left of each prompt."""
-    return groups_PR.reshape(len(groups_PR), count, -1).mean(-1)
-
-
 def _add_groups(groups: Floats, other: Floats) -> Floats:
     """Add two numbers' contributions, averaged to groups that both consist of."""
     count = math.gcd(groups.shape[-1], other.shape[-1])
-    return _coarsen(groups, count) + _coarsen(other, count)
+    one, two = (each.reshape(len(each), count, -1).mean(-1) for each in (groups, other))
+    return one + two
 
 
 Parts = Mapping[str, Floats]
