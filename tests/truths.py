@@ -23,7 +23,7 @@ from mse_lab.config.training import DEFAULT
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.mse.baseline import fit_at
-from mse_lab.mse.curves import Between, Decomposition, aggregate
+from mse_lab.mse.curves import Between, Decomposition, Inputs
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import find_law
 from mse_lab.mse.loss import Aim
@@ -121,8 +121,8 @@ class Truth:
         gradient_PD, law = self.design.gradient_PD, self._law(estimator, size)
         mse_P = law.second - (2 * law.slope - 1) * self.moments.gradient2
         products = gradient_PD @ gradient_PD.T
-        between = Between(products, np.zeros_like(products))
-        return aggregate(mse_P, law.slope, self.moments.gradient2, between, law.slope)
+        inputs = Inputs(self.moments, Between(products, np.zeros_like(products)))
+        return inputs.aggregate(mse_P, law.slope, law.slope)
 
     @cached_property
     def _listed(self) -> dict[tuple[str, int], tuple[Floats, Floats]]:

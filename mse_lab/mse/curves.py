@@ -100,39 +100,6 @@ class Between:
         return self.form(ones, ones)
 
 
-def aggregate(
-    mse_P: Floats,
-    slope_P: Floats,
-    gradient2_P: Floats,
-    between: Between,
-    slope_alone_P: Floats,
-) -> Decomposition:
-    """Decompose the aggregate's MSE, for u(x) = slope(x) g(x).
-
-    Its MSE is (1/P^2) [sum_x MSE(x) + sum_{x != x'} (1-slope(x)) (1-slope(x')) Gamma_xx']:
-    the errors of different prompts are independent, but their means are not zero.
-
-    Args:
-        mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
-        slope_P: slope(x), (..., P), unbiased times rbar.
-        gradient2_P: ||g(x)||^2, (..., P).
-        between: The products between prompts.
-        slope_alone_P: slope(x), unbiased times <r_A, r_B>.
-    """
-    count = gradient2_P.shape[-1] ** 2
-    with_itself = with_one = whole = between.whole
-    if not (slope_P == 1).all():
-        with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
-        with_itself = between.form(slope_P, slope_P)
-    cross = whole - 2 * with_one + with_itself
-    return decompose(
-        mse=np.asarray((mse_P.sum(-1) + cross) / count),
-        mean_norm2=((slope_alone_P**2 * gradient2_P).sum(-1) + with_itself) / count,
-        inner=((slope_alone_P * gradient2_P).sum(-1) + with_one) / count,
-        norm2=(gradient2_P.sum(-1) + whole) / count,
-    )
-
-
 LARGEST_LAW = 1024
 
 
@@ -210,19 +177,46 @@ def _mse_of_prompts(law: Law, moments: Moments) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class Inputs:
     """Arguments of laws: estimates, or draws of the reference's noise."""
 
     moments: Moments
     between: Between
 
-    def aggregate(self, law: Callable[[Moments], Law]) -> Decomposition:
-        evaluated = law(self.moments)
-        mse = _mse_of_prompts(evaluated, self.moments)
-        gradient2 = self.moments.gradient2
-        return aggregate(
-            mse, evaluated.slope, gradient2, self.between, evaluated.slope_alone
+    def aggregate(
+        self, mse_P: Floats, slope_P: Floats, slope_alone_P: Floats
+    ) -> Decomposition:
+        """Decompose the aggregate's MSE, for u(x) = slope(x) g(x).
+
+        Its MSE is
+
+            (1/P^2) [sum_x MSE(x) + sum_{x != x'} (1-slope(x)) (1-slope(x')) Gamma_xx']:
+
+        the errors of different prompts are independent, but their means are not zero.
+
+        Args:
+            mse_P: E||g_hat(x) - g(x)||^2 of each prompt, (..., P).
+            slope_P: slope(x), (..., P), unbiased times rbar.
+            slope_alone_P: slope(x), unbiased times <r_A, r_B>.
+        """
+        between, gradient2_P = self.between, self.moments.gradient2
+        count = gradient2_P.shape[-1] ** 2
+        with_itself = with_one = whole = between.whole
+        if not (slope_P == 1).all():
+            with_one = between.form(slope_P, np.ones(gradient2_P.shape[-1]))
+            with_itself = between.form(slope_P, slope_P)
+        cross = whole - 2 * with_one + with_itself
+        return decompose(
+            mse=np.asarray((mse_P.sum(-1) + cross) / count),
+            mean_norm2=((slope_alone_P**2 * gradient2_P).sum(-1) + with_itself) / count,
+            inner=((slope_alone_P * gradient2_P).sum(-1) + with_one) / count,
+            norm2=(gradient2_P.sum(-1) + whole) / count,
         )
+
+    def by_law(self, law: Callable[[Moments], Law]) -> Decomposition:
+        """Decompose the MSE that a law gives."""
+        at = law(self.moments)
+        return self.aggregate(_mse_of_prompts(at, self.moments), at.slope, at.slope_alone)
 
 
 @dataclass(frozen=True)
@@ -246,20 +240,20 @@ class Curves:
         return pool_moments(self.pools)
 
     @cached_property
-    def _estimate(self) -> _Inputs:
-        return _Inputs(self.moments, Between(self.pools.between_PP, self.pools.halves_PP))
+    def _estimate(self) -> Inputs:
+        return Inputs(self.moments, Between(self.pools.between_PP, self.pools.halves_PP))
 
-    def _drawn_from(self, noise: ReferenceNoise) -> _Inputs:
+    def _drawn_from(self, noise: ReferenceNoise) -> Inputs:
         between, scale_BP = self._estimate.between, noise.rewards.mean
         between = replace(between, noise_BP=noise.normals_BP, scale_BP=scale_BP)
-        return _Inputs(draw_moments(self.pools, noise), between)
+        return Inputs(draw_moments(self.pools, noise), between)
 
     @cached_property
-    def _drawn(self) -> _Inputs:
+    def _drawn(self) -> Inputs:
         return self._drawn_from(self.noise)
 
     @cached_property
-    def _by_rewards(self) -> _Inputs:
+    def _by_rewards(self) -> Inputs:
         """The arguments in draws of the noise of the reference's rewards alone."""
         return self._drawn_from(self.noise.of_rewards())
 
@@ -281,9 +275,9 @@ class Curves:
         law = self.find_law(estimator, size)
         if law is None:
             return None
-        point, noise = (inputs.aggregate(law) for inputs in (self._estimate, self._drawn))
+        point, noise = (inputs.by_law(law) for inputs in (self._estimate, self._drawn))
         if not self.knows_mean(estimator, size):
-            mse = _without_bias(point.mse, self._by_rewards.aggregate(law).mse)
+            mse = _without_bias(point.mse, self._by_rewards.by_law(law).mse)
             # The other parts would be too inexact.
             point = Decomposition(mse, *[np.full_like(mse, np.nan)] * 6)
 
@@ -338,15 +332,8 @@ class Curves:
             + (1 - slope_alone_BP) * gradient_shift_BP
         )
         shift_BP = shift_BP + self._value_shift(estimator, size)
-        point, noise = (
-            aggregate(
-                mse_P, at.slope, inputs.moments.gradient2, inputs.between, slope_alone_P
-            )
-            for mse_P, at, inputs, slope_alone_P in (
-                (means_P, law, estimate, law.slope_alone),
-                (means_P + shift_BP, drawn_law, drawn, slope_alone_BP),
-            )
-        )
+        point = estimate.aggregate(means_P, law.slope, law.slope_alone)
+        noise = drawn.aggregate(means_P + shift_BP, drawn_law.slope, slope_alone_BP)
         return Curve(point, noise, self, lambda: errors_PR)
 
 
