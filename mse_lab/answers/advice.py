@@ -185,7 +185,7 @@ def _why_none(evidence: Evidence) -> str | None:
 
 
 def _refuse(evidence: Evidence) -> None:
-    why, drawn = _why_none(evidence), evidence.drawn
+    why, drawn = _why_none(evidence), evidence.table.drawn
     if why and drawn is None:
         raise InputError(why)
     if why and drawn:
@@ -199,7 +199,7 @@ def _refuse(evidence: Evidence) -> None:
 def _constants(evidence: Evidence) -> dict[str, Estimate]:
     """Estimate the constants; few completions do not tell a prompt's best baseline."""
     constants = evidence.table.estimates(evidence.level)
-    if evidence.drawn:
+    if evidence.table.drawn:
         value = constants["best_constant"].value
         constants["best_constant"] = Estimate(value, math.nan, math.nan)
     return constants
@@ -247,7 +247,7 @@ def make_advice(evidence: Evidence) -> Advice:
     halved = ((ladder.base, 1.0), (ladder.base, 0.5))
     if completions:
         halved = ((ladder.base, completions), (ladder.base, completions / 2))
-    drawn = evidence.drawn
+    drawn = table.drawn
     return Advice(
         name=evidence.name,
         prompts=table.prompts,
@@ -279,7 +279,7 @@ def make_advice(evidence: Evidence) -> Advice:
         needed=evidence.needed,
         completions=drawn.completions if drawn else None,
         differentiated=drawn.differentiated if drawn else None,
-        stopped=drawn.stopped if drawn else None,
+        stopped=evidence.stopped,
         batches=_batches(evidence.setting, rows),
     )
 

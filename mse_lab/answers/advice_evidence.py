@@ -36,15 +36,6 @@ from mse_lab.mse.samples import Samples
 from mse_lab.results.analysis import Analysis
 
 
-class SampledCounts(NamedTuple):
-    """How many completions few of each prompt are, and why there are no more."""
-
-    completions: int
-    differentiated: int
-    stopped: Stopped
-    at_hand: int  # How many prompts there are in all to draw from.
-
-
 def refuse_without_gradient(setting: Setting) -> None:
     """Refuse an estimator that is not defined, or zero, in groups of the size in use."""
     estimator = setting.estimator and find_estimator(setting.estimator)
@@ -103,7 +94,9 @@ class Evidence:
     resamples: int  # Draws where an interval is drawn.
     held: bool = True  # Whether all built-in checks hold.
     warnings: tuple[str, ...] = ()
-    drawn: SampledCounts | None = None  # None for a finished run.
+    # Of few completions: why there are no more, and how many prompts to draw from in all.
+    stopped: Stopped | None = None
+    at_hand: int = 0
 
     @property
     def level(self) -> float:
@@ -112,21 +105,19 @@ class Evidence:
 
     def bound(self, prompts: int | None = None) -> Bound:
         """Bound ratios of costs, by the prompts at hand or as if there were so many."""
-        looked = self.drawn is not None
+        looked = self.table.drawn is not None
         return bound_ratios(self.table, self.level, looked=looked, prompts=prompts)
 
     @cached_property
     def ruling(self) -> Ruling:
         """The verdict on the training; none on another objective's."""
-        ruled = rule_by_looks if self.drawn else rule_by_run
+        ruled = rule_by_looks if self.table.drawn else rule_by_run
         ruling = ruled(self.table, self.question)
         if not self.setting.elsewhere:
             return ruling
         present = self.question.present
-        ruling = ruling._replace(verdict="cannot tell", set_to=present, best=present)
-        return ruling._replace(
-            saves=None, at_most=math.inf, at_least=0.0, baseline=None, unless_one_in=None
-        )
+        untold = ruling.untold(present)
+        return untold._replace(best=present, at_most=math.inf, at_least=0.0)
 
     @cached_property
     def best_group_size(self) -> Estimate:
@@ -142,11 +133,10 @@ class Evidence:
     @cached_property
     def needed(self) -> int | None:
         """Prompts of those at hand that hardly tell yet, where the verdict does not."""
-        most = self.drawn.at_hand if self.drawn else 0
-        if self.ruling.verdict != "cannot tell" or most <= self.table.prompts:
+        if self.ruling.told or self.at_hand <= self.table.prompts:
             return None
         needed = prompts_needed(self.table, self.question, self.bound)
-        return needed if needed is not None and needed <= most else None
+        return needed if needed is not None and needed <= self.at_hand else None
 
 
 def evidence_of_run(
@@ -198,7 +188,8 @@ def evidence_of_samples(
         resamples=probe.interval.resamples,
         held=held,
         warnings=tuple(warnings),
-        drawn=SampledCounts(samples.completions, samples.differentiated, stopped, prompts),
+        stopped=stopped,
+        at_hand=prompts,
     )
 
 

@@ -27,7 +27,7 @@ of prompts unlike which there is at most one in `unless_one_in`.
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry
@@ -151,6 +151,21 @@ class Ruling(NamedTuple):
     unless_one_in: int | None = None
     asks_batch: bool = False  # Whether it would be a verdict, were N known to be small.
 
+    @property
+    def told(self) -> bool:
+        """Whether there is a verdict."""
+        return self.verdict != "cannot tell"
+
+    def untold(self, present: int) -> Self:
+        """Take the verdict back."""
+        return self._replace(
+            verdict="cannot tell",
+            set_to=present,
+            saves=None,
+            baseline=None,
+            unless_one_in=None,
+        )
+
 
 def cheapest(costs: Mapping[T, float], settable: Collection[T]) -> T:
     """Name the cheapest that a trainer would be set to; of all where there is none.
@@ -234,18 +249,7 @@ def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:
     ruling = rule(prices.ratios(bound, of_loss=False), question)
     if stands[ruling.verdict]:
         return ruling
-    return _untold(ruling, question)._replace(at_least=0.0)
-
-
-def _untold(ruling: Ruling, question: Question) -> Ruling:
-    """Take a verdict back."""
-    return ruling._replace(
-        verdict="cannot tell",
-        set_to=question.present,
-        saves=None,
-        baseline=None,
-        unless_one_in=None,
-    )
+    return ruling.untold(question.present)._replace(at_least=0.0)
 
 
 def rule(ratios: Ratios, question: Question) -> Ruling:
@@ -283,7 +287,7 @@ def rule_by_table(table: PromptTable, bound: Bound, question: Question) -> Rulin
     prices = price_rungs(table, question)
     ruling = rule_by_costs(prices, bound, question)
     biased = question.estimator is not None and not is_unbiased(question.estimator)
-    if question.completions or ruling.verdict == "cannot tell" or ruling.baseline:
+    if question.completions or not ruling.told or ruling.baseline:
         return ruling
     if not (ruling.of_loss and biased):
         return ruling
@@ -293,7 +297,7 @@ def rule_by_table(table: PromptTable, bound: Bound, question: Question) -> Rulin
     regret = ratios.regrets[yours] if ruling.verdict == "keep" else upper - 1
     if regret <= question.tolerance:
         return ruling
-    return _untold(ruling, question)._replace(asks_batch=True)
+    return ruling.untold(question.present)._replace(asks_batch=True)
 
 
 def rule_by_run(table: PromptTable, question: Question) -> Ruling:
@@ -316,12 +320,12 @@ def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
     unbound = ruling._replace(at_most=math.inf, at_least=0.0)
     if table.effective_prompts >= LEAST_CARRIERS:
         return unbound
-    return _untold(unbound, question)
+    return unbound.untold(question.present)
 
 
 def _with_reserve(table: PromptTable, ruling: Ruling, *, looked: bool) -> Ruling:
     """Say of a verdict how rare a kind of prompts may be that these do not show."""
-    if ruling.verdict == "cannot tell" or table.size == table.prompts:
+    if not ruling.told or table.size == table.prompts:
         return ruling
     one_in = rarest_seen(table.prompts, looked=looked)
     if table.size < math.inf:
@@ -339,24 +343,6 @@ def prompts_needed(
     prompts = more = table.prompts
     while more < MOST_PROMPTS:
         more += more // 2
-        if rule_by_table(table, bound(more), question).verdict != "cannot tell":
+        if rule_by_table(table, bound(more), question).told:
             return max(more // 2, prompts)
     return None
-
-
-class Decision(NamedTuple):
-    """What a look says."""
-
-    ruling: Ruling  # The verdict on the training.
-    best: Estimate  # G* with its interval.
-
-    @property
-    def stop(self) -> bool:
-        """Whether the verdict is known."""
-        return self.ruling.verdict != "cannot tell"
-
-
-def decide(table: PromptTable, question: Question) -> Decision:
-    """Decide by few completions of three prompts or more whether to stop."""
-    best = table.best_group_size(question.level)
-    return Decision(rule_by_looks(table, question), best)

@@ -17,16 +17,17 @@ from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError
 from mse_lab.estimators.groups import is_binary
 from mse_lab.formatting import with_interval
+from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import completions_needed
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import (
     FIRST_PROMPTS,
     LEAST_PROMPTS,
     LEAST_SIGNALS,
-    Decision,
     Question,
+    Ruling,
     Stopped,
-    decide,
+    rule_by_looks,
 )
 from mse_lab.mse.samples import Blocks, Samples
 from mse_lab.results.checks import ONE_PASS, Check, check_drawn_law, check_scores
@@ -102,11 +103,10 @@ def warn_of_samples(
     )
 
 
-def _words(decision: Decision) -> str:
-    """Write the verdict so far, for a line."""
-    ruling = decision.ruling
-    if not decision.stop:
-        return f"best group size {with_interval(decision.best)}"
+def _words(ruling: Ruling, best: Estimate) -> str:
+    """Write the verdict so far, or G*, for a line."""
+    if not ruling.told:
+        return f"best group size {with_interval(best)}"
     rest = " with a fitted baseline" if ruling.baseline else ""
     return f"{ruling.verdict}, G = {ruling.set_to}{rest}"
 
@@ -159,9 +159,9 @@ class Sampled:
             return False
         population = self.subject.probe.prompts.population_size(self.at_hand)
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
-        decision = decide(table, self._question)
-        line.say(look.prompts, look.drawn, _words(decision))
-        return decision.stop
+        ruling, level = rule_by_looks(table, self._question), self._question.level
+        line.say(look.prompts, look.drawn, _words(ruling, table.best_group_size(level)))
+        return ruling.told
 
 
 class _Deadline:

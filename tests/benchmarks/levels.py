@@ -51,7 +51,7 @@ from mse_lab.answers.advice_evidence import fitted_sizes
 from mse_lab.config.training import DEFAULT
 from mse_lab.mse.baseline import Baseline
 from mse_lab.mse.prompt_table import PromptTable
-from mse_lab.mse.rule import Question, Ruling, decide
+from mse_lab.mse.rule import Question, Ruling, rule_by_looks
 from mse_lab.mse.samples import Samples
 from mse_lab.run.looks import COMPLETIONS, looks
 from simulated import Design, choose
@@ -181,9 +181,9 @@ def run_until(
         for one in sorted(left):
             takes, completions = one
             question = TRL._replace(completions=completions, fitted=TAKES[takes])
-            decision = decide(table, question)
-            found[one] = decision.ruling, samples.completions
-            left -= {one} if decision.stop else set()
+            ruling = rule_by_looks(table, question)
+            found[one] = ruling, samples.completions
+            left -= {one} if ruling.told else set()
         if not left:
             break
     return found

@@ -19,7 +19,6 @@ from mse_lab.mse.rule import (
     Question,
     Ratios,
     cheapest,
-    decide,
     price_rungs,
     prompts_needed,
     rule,
@@ -141,12 +140,12 @@ def test_it_stops_for_a_verdict_on_the_present_size(
     entry, present, verdict, set_to, completions
 ):
     """Of the completions the exact regret of 4, 5 and 64 is 0, 2 and more than 100%."""
-    found = decide(drawn(400), asked(entry, present, completions))
-    assert found.ruling.verdict == verdict or (completions and present == 64)
-    assert found.ruling.verdict != verdict or found.ruling.set_to == set_to
-    assert found.stop == (found.ruling.verdict != "cannot tell")
+    found = rule_by_looks(drawn(400), asked(entry, present, completions))
+    assert found.verdict == verdict or (completions and present == 64)
+    assert found.verdict != verdict or found.set_to == set_to
+    assert found.told == (found.verdict != "cannot tell")
     # A law of 16 completions each ends at groups of 13.
-    assert found.ruling.of_loss == (entry == "grpo" or present < 13)
+    assert found.of_loss == (entry == "grpo" or present < 13)
 
 
 def test_the_larger_the_batch_the_less_a_size_matters():

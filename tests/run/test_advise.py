@@ -36,7 +36,7 @@ TRL = Question(DEFAULT.estimator, DEFAULT.group_size)
 
 
 class Said(NamedTuple):
-    stop: bool
+    told: bool
     words: str
 
 
@@ -61,8 +61,8 @@ def measure(probe, tmp_path, monkeypatch):
     """Return a function that measures the small probe until something says stop."""
 
     def measure(decide, **settings):
-        monkeypatch.setattr(advise, "decide", lambda table, *_, **__: decide(table))
-        monkeypatch.setattr(advise, "_words", lambda said: said.words)
+        monkeypatch.setattr(advise, "rule_by_looks", lambda table, *_, **__: decide(table))
+        monkeypatch.setattr(advise, "_words", lambda said, _: said.words)
         spec = prepare("small", probe, tmp_path / "out" / ADVICE, tmp_path)
         return sample_probe(spec, TRL, **settings)
 
