@@ -104,17 +104,11 @@ class Ladder:
     evidence: Evidence
 
     @cached_property
-    def of_loss(self) -> bool:
-        """Whether the user's own loss is known at its size, else GRPO-type is priced."""
-        question = self.evidence.question
-        entry = question.estimator
-        return entry is not None and bool(self._find_aims(entry, [question.present]))
-
-    @property
     def entry(self) -> EstimatorEntry:
-        """The loss that is priced."""
-        entry = self.evidence.question.estimator
-        return entry if self.of_loss and entry is not None else "grpo"
+        """The loss that is priced: the user's own if known at its size, else GRPO-type."""
+        entry, present = self.evidence.question.estimator, self.evidence.question.present
+        known = entry is not None and self._find_aims(entry, [present])
+        return entry if entry is not None and known else "grpo"
 
     def _find_aims(self, entry: EstimatorEntry, sizes: Sequence[int]) -> dict[int, Aim]:
         """Where an estimator points, by a law; {} where there is none.
@@ -130,7 +124,7 @@ class Ladder:
     def base(self) -> Aim:
         """Where the present training points."""
         size = self.evidence.question.present
-        size = size if self.of_loss else max(size, 2)
+        size = max(size, 2) if self.entry == "grpo" else size
         return find_aims(self.evidence.table, self.entry, [size])[size]
 
     @cached_property
