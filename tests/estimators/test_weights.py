@@ -145,19 +145,6 @@ def test_every_estimator_has_a_value_by_hand():
     }
 
 
-def test_equal_lengths_and_norms_give_the_plain_means():
-    group = make_groups(np.random.default_rng(0).normal(size=(2, 3, 5)), lengths=7)
-    for one, plain in {
-        "opo": "centred",
-        "opo-loo": "grpo",
-        "best-constant-loo": "grpo",
-        "norm-weighted": "grpo",
-    }.items():
-        np.testing.assert_allclose(
-            weights_of(one, group), weights_of(plain, group), rtol=1e-12
-        )
-
-
 @pytest.mark.parametrize("own", [1.0, 1e30])
 def test_scores_of_zero_take_the_plain_mean_of_the_others(own):
     """Completion 1 has others without a score: their mean is 1/2; others have it alone."""

@@ -67,15 +67,10 @@ class Toy:
         norms2_PC = (self.scores_PCD**2).sum(-1)
         best = (self.probabilities_PC * self.rewards_PC * norms2_PC).sum(1)
         best /= (self.probabilities_PC * norms2_PC).sum(1)
-        groups = Groups(
-            rewards_PRG=self.rewards_PC[at],
-            lengths_PRG=self.lengths_PC[at],
-            norms2_PRG=norms2_PC[at],
-            value_P=self.value_P,
-            best_constant_PR=np.repeat(best[:, None], len(drawn), axis=1),
-            # Unlike the score's, and no multiple of the length.
-            logit_norms2_PRG=1.5 + self.lengths_PC[at],
-        )
+        # Norms of logits unlike the score's, and no multiple of the length.
+        lengths = self.lengths_PC[at]
+        others = self.value_P, best[:, None], 1.5 + lengths
+        groups = make_groups(self.rewards_PC[at], lengths, norms2_PC[at], *others)
         probability_R = self.probabilities_PC[at].prod((0, 2))
         return (
             np.einsum(
