@@ -17,7 +17,6 @@ from mse_lab.mse.one_pool import (
     choose_scored,
     gradient_noise2,
     gradient_terms,
-    gradient_weights,
     sample_moments,
 )
 from simulated import make_sample
@@ -97,10 +96,6 @@ def moments_of(sample):
     return OnePoolMoments(**{name: values[0] for name, values in known.items()})
 
 
-def norm2_of(sample):
-    return gradient_terms(Stack.of([sample])).sum()
-
-
 def expected(pools, figures):
     """Expectation of figures over pools, (F,)."""
     return np.sum([chance * np.array(figures(sample)) for chance, sample in pools], axis=0)
@@ -168,22 +163,6 @@ def test_none_is_where_some_are_not_differentiated(most):
     np.testing.assert_allclose(found, truth_of(rewards_C, 8), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", REWARDS)
-def test_the_squared_gradient_is_the_mean_over_four_different_completions(name):
-    """By all i, j, k, l of a pool of five."""
-    score_CD = make_scores(REWARDS[name])
-    kinds_N = np.array([0, 1, 2, 3, 3])
-    rewards_N = REWARDS[name][kinds_N]
-    sample = make_sample(rewards_N, score_CD[kinds_N], np.arange(5))
-    gram = sample.gram_KK
-    terms = [
-        (rewards_N[i] - rewards_N[j]) * (rewards_N[k] - rewards_N[o]) * gram[i, k]
-        for i, j, k, o in product(range(5), repeat=4)
-        if len({i, j, k, o}) == 4
-    ]
-    assert norm2_of(sample) == pytest.approx(np.mean(terms))
-
-
 @pytest.mark.parametrize("most", [None, (3, 3)], ids=["all", "3 + 3"])
 def test_the_least_mean_square_is_nearly_unbiased(most):
     """What learning b* takes off: 15% of the bias is left at 12 completions, or less."""
@@ -220,13 +199,6 @@ def test_three_completions_are_too_few():
     sample = make_sample(np.array([1.0, 0, 0]), np.eye(3), np.arange(3))
     with pytest.raises(ValueError, match="3 completions: give 4"):
         moments_of(sample)
-
-
-def test_scored_completions_stand_for_those_that_were_not():
-    """By hand: c (N-c) / (N (N-1)) = 2 * 4 / 30, over one right and two wrong ones."""
-    rewards = np.array([1.0, 0, 0, 1, 0, 0])
-    expected = 8 / 30 * np.array([1, -1 / 2, -1 / 2])
-    np.testing.assert_allclose(gradient_weights(rewards, np.array([0, 1, 4])), expected)
 
 
 def test_at_most_so_many_of_each_kind_are_chosen():
