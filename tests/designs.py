@@ -18,7 +18,7 @@ from mse_lab.mse.pools import Pools
 from mse_lab.mse.regime import aggregate_place
 from mse_lab.mse.rule import COMPARED_SIZES
 from simulated import (
-    DIMENSIONS,
+    FIRST,
     Design,
     choose,
     make_design,
@@ -59,13 +59,8 @@ class Source:
 
     def draw(self, rng: np.random.Generator) -> tuple[Design, Pools]:
         """Draw the prompts of a run, and its pools of two blocks."""
-        own = choose(self.whole, rng.integers(0, self.whole.prompts, self.prompts))
+        own = self.whole.some(rng, self.prompts)
         return own, own.draw(rng, self.reference, 2, self.largest)
-
-
-def log_normal(seed, spread, prompts):
-    """Draw scales e^(spread N)."""
-    return np.exp(spread * np.random.default_rng(seed).standard_normal(prompts))
 
 
 def uniform(low, high, seed=0):
@@ -213,9 +208,7 @@ def with_rare(one_in, size, apart=1.0):
 def opposed():
     """Half of the prompts pull one way and half the other: little is left of g."""
     plain = make_design(np.random.default_rng(1), prompts=PROMPTS)
-    step_PD = np.zeros((PROMPTS, DIMENSIONS))
-    step_PD[:, 0] = np.where(np.arange(PROMPTS) % 2, 2.0, -2.0)
-    return tilt(plain, step_PD)
+    return tilt(plain, np.where(np.arange(PROMPTS) % 2, 2.0, -2.0)[:, None] * FIRST)
 
 
 def tied_to_values(most):
@@ -230,10 +223,8 @@ def both_unlike():
     rng, count = np.random.default_rng(3), population(np.random.default_rng(1)).prompts
     hard_P = rng.random(count) < 0.5
     low_P, high_P = rng.uniform(0.02, 0.1, count), rng.uniform(0.9, 0.98, count)
-    common = np.zeros((count, DIMENSIONS))
-    common[:, 0] = 1
-    made = tilt(with_values(rng, np.where(hard_P, low_P, high_P)), common)
-    return scaled(made, log_normal(5, 0.8, count))
+    made = tilt(with_values(rng, np.where(hard_P, low_P, high_P)), FIRST)
+    return scaled(made, np.exp(0.8 * np.random.default_rng(5).standard_normal(count)))
 
 
 def regrets_of(design, sizes=range(2, 257)):

@@ -18,11 +18,12 @@ from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.mse.pools import Pools, without_diagonal
-from mse_lab.mse.prompt_table import Constants, PromptTable, find_constants
+from mse_lab.mse.prompt_table import Constants, PromptTable
 from mse_lab.mse.samples import Samples
 
 KINDS, DIMENSIONS = 12, 6
 POPULATION, PROMPTS = 4000, 60
+FIRST = np.eye(DIMENSIONS)[0]  # An axis along which gradients have a part in common.
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class Design:
             variance=self.mean((rewards - value[:, None]) ** 2),
             gradient2=(self.gradient_PD**2).sum(-1),
         )
+
+    def some(self, rng, count):
+        """Draw prompts, any of them again."""
+        return choose(self, rng.integers(0, self.prompts, count))
 
     def draw(self, rng, reference, blocks, largest):
         """Draw what a run would leave: pools of `blocks` blocks of `largest`."""
@@ -150,10 +155,20 @@ def make_design(rng, prompts=60, values=(0.1, 0.9)):
     # The most that fits below the target value is right.
     right = probability.cumsum(-1) <= target[:, None]
     right[:, 0] |= ~right.any(-1)
-    size = np.where(right, 1.0, 2.0)[..., None]
-    score = size * rng.standard_normal((prompts, KINDS, DIMENSIONS))
-    score -= (probability[..., None] * score).sum(1, keepdims=True)
-    return Design(probability, score, right.astype(float))
+    return of_kinds(rng, probability, right, np.where(right, 1.0, 2.0))
+
+
+def of_kinds(rng, probability_PC, right_PC, size_PC):
+    """Make prompts of these kinds of completions, with scores of such a size, mean zero."""
+    score = size_PC[..., None] * rng.standard_normal((*right_PC.shape, DIMENSIONS))
+    score -= (probability_PC[..., None] * score).sum(1, keepdims=True)
+    return Design(probability_PC, score, right_PC.astype(float))
+
+
+def make_pools(prompts, reference, blocks, largest, seed=0, **options):
+    """Pools of prompts that are made, as a run would leave them."""
+    rng = np.random.default_rng(seed)
+    return make_design(rng, prompts, **options).draw(rng, reference, blocks, largest)
 
 
 def with_values(rng, value_P, tails=0.0):
@@ -167,9 +182,7 @@ def with_values(rng, value_P, tails=0.0):
     probability[none, 1:] = rest * (1 - value_P[none, None])
     probability[none, 0] = value_P[none]
     size = np.where(right, 1.0, 2.0) * np.exp(tails * rng.standard_normal(right.shape))
-    score = size[..., None] * rng.standard_normal((prompts, KINDS, DIMENSIONS))
-    score -= (probability[..., None] * score).sum(1, keepdims=True)
-    return Design(probability, score, right.astype(float))
+    return of_kinds(rng, probability, right, size)
 
 
 def make_prompts(seed, value_P, kinds=KINDS, tails=0.0, right=0.5, shared=2.0, spread=1.0):
@@ -199,11 +212,7 @@ def make_prompts(seed, value_P, kinds=KINDS, tails=0.0, right=0.5, shared=2.0, s
     tail_P1 = np.broadcast_to(tails, value_P1.shape[:1])[:, None]
     size = 2 * np.exp(tail_P1 * rng.standard_normal(is_right.shape))
     size *= np.where(is_right, right, 1.0)
-    score = size[..., None] * rng.standard_normal((*is_right.shape, DIMENSIONS))
-    score -= (probability[..., None] * score).sum(1, keepdims=True)
-    common = np.zeros((len(value_P), DIMENSIONS))
-    common[:, 0] = shared
-    return tilt(Design(probability, score, is_right * 1.0), common)
+    return tilt(of_kinds(rng, probability, is_right, size), shared * FIRST)
 
 
 def on_two_axes(
@@ -252,17 +261,13 @@ def on_two_axes(
 def tilt(design, step_PD):
     """Add to the scores a step along the centred reward: g moves by Var(Z) times it."""
     residual = design.reward_PC - design.mean(design.reward_PC)[:, None]
-    return replace(
-        design, score_PCD=design.score_PCD + residual[..., None] * step_PD[:, None]
-    )
+    step_PCD = residual[..., None] * np.atleast_2d(step_PD)[:, None]
+    return replace(design, score_PCD=design.score_PCD + step_PCD)
 
 
 def population(rng, shared=2.0):
     """Prompts whose gradients have a part in common."""
-    design = make_design(rng, prompts=POPULATION)
-    common = np.zeros((POPULATION, design.score_PCD.shape[-1]))
-    common[:, 0] = shared
-    return tilt(design, common)
+    return tilt(make_design(rng, prompts=POPULATION), shared * FIRST)
 
 
 def with_gradient(design, gradient):
@@ -291,6 +296,13 @@ def table_of(measured, size=math.inf):
     return make(measured, size=size)
 
 
+def few_table(prompts, completions=16, seed=0):
+    """The table of few completions of prompts of the population."""
+    rng = np.random.default_rng(seed)
+    some = population(np.random.default_rng(1)).some(rng, prompts)
+    return table_of(Samples.of(some.sample(rng, completions)))
+
+
 PROBE = parse_probe({"model": {"path": "none"}, "prompts": {"source": "none"}}, "probe")
 
 
@@ -304,8 +316,7 @@ def evidence_of(samples, setting=DEFAULT, completions=0, name="few", level=0.95)
 
 def sample(design, rng, reference=256, blocks=2, largest=16):
     """Draw the prompts of a run, and its pools."""
-    index = rng.integers(0, design.prompts, PROMPTS)
-    return choose(design, index).draw(rng, reference, blocks, largest)
+    return design.some(rng, PROMPTS).draw(rng, reference, blocks, largest)
 
 
 class _OneSample:
@@ -314,12 +325,21 @@ class _OneSample:
     def means(self, values_P):
         return np.array([np.mean(values_P)])
 
+    def mean_products(self, apart_PP, left_P, right_P):
+        pairs = len(apart_PP) * (len(apart_PP) - 1)
+        return np.array([left_P @ apart_PP @ right_P / pairs])
+
     def without_bias(self, ratio):
         return ratio
 
 
+_ONE = _OneSample()
+
+
 class ExactTable(PromptTable):
     """The table of prompts that are all there are, from their exact moments."""
+
+    prompt_samples = _ONE
 
     @classmethod
     def of(cls, design):
@@ -331,25 +351,6 @@ class ExactTable(PromptTable):
             binary=set(np.unique(design.reward_PC)) <= {0, 1},
             size=prompts,
         )
-
-    @property
-    def prompt_samples(self):
-        return _OneSample()
-
-    def mean_products(self, left_P, right_P):
-        products_PP = self.products_PP + np.diag(self.moments.gradient2)
-        return np.array([left_P @ products_PP @ right_P / self.prompts**2])
-
-    @property
-    def samples(self):
-        ones = np.ones(self.prompts)
-        pairs = self.mean_products(ones, ones)
-        return find_constants(
-            lambda moment: np.array([np.mean(moment(self.moments))]), pairs, math.inf
-        )
-
-
-_ONE = _OneSample()
 
 
 def _alike(c2, c3, vanilla, gradient2):

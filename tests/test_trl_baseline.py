@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from toy import make_groups
 from trl import GRPOTrainer, RLOOTrainer
 
 from mse_lab.config.training import read_training
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
-from mse_lab.estimators.groups import Groups
 from mse_lab.trl import MSECallback, with_baseline
 from trl_training import BASE, ROWS, make, right, spread, train
 
@@ -73,15 +73,9 @@ def test_advantages_are_the_weights_of_the_named_estimator(tmp_path, given, size
     batch = drawn(trainer, size)
     rewards = trainer._rewards[:, 0].double().numpy().reshape(-1, 1, size)
     assert len({*rewards.flat}) > 2
-    unknown, known = np.full(rewards.shape, np.nan), len(rewards)
-    groups = Groups(
-        rewards_PRG=rewards,
-        lengths_PRG=batch["completion_mask"].sum(1).numpy().reshape(rewards.shape),
-        norms2_PRG=unknown,
-        value_P=np.full(known, np.nan),
-        best_constant_PR=np.full((known, 1), np.nan),
-        logit_norms2_PRG=logit_norms2(trainer, batch).reshape(rewards.shape),
-    )
+    lengths = batch["completion_mask"].sum(1).numpy().reshape(rewards.shape)
+    norms2 = logit_norms2(trainer, batch).reshape(rewards.shape)
+    groups = make_groups(rewards, lengths, np.nan, np.nan, np.nan, norms2)
     expected = find_estimator(made.baseline.entry).weights(groups)
     found = batch["advantages"].double().numpy()
     np.testing.assert_allclose(found, expected.flatten(), rtol=1e-4, atol=1e-6)

@@ -1,6 +1,5 @@
 """What a run of simulated prompts leaves in its folder, with markup in every text."""
 
-import numpy as np
 import pandas as pd
 
 from mse_lab.config.probe_files import dump_probe, parse_probe
@@ -8,7 +7,7 @@ from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
-from simulated import make_design
+from simulated import make_pools
 
 SIZES = [2, 4, 8, 16, 32]
 EVIL = "<script>alert('&')</script>"
@@ -16,8 +15,7 @@ EVIL = "<script>alert('&')</script>"
 
 def simulate(seed=1, prompts=12, reference=256, sizes=SIZES, **options):
     """Pools of simulated prompts, two blocks each."""
-    rng = np.random.default_rng(seed)
-    return make_design(rng, prompts, **options).draw(rng, reference, 2, max(sizes))
+    return make_pools(prompts, reference, 2, max(sizes), seed, **options)
 
 
 def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **changes):

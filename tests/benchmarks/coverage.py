@@ -18,7 +18,6 @@ fail. `below` counts truths above the interval, `missed_and_warned` those missed
 that carries a warning.
 """
 
-import argparse
 import gc
 import math
 import sys
@@ -32,11 +31,11 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.levels import BUDGET, COMPLETIONS, draw_looks
+from benchmarks.levels import BUDGET, COMPLETIONS, draw_looks, parse
 from designs import POPULATIONS, VERDICTS
 from mse_lab.answers.advice import make_advice
 from mse_lab.mse.samples import Samples
-from simulated import analysed, choose, evidence_of
+from simulated import analysed, evidence_of
 from truths import Answer, Truth, of_advice, of_claims, of_fixed_prompts, of_side
 
 OUT = Path(__file__).resolve().parents[2] / "results/coverage"
@@ -76,8 +75,7 @@ def answers_by(
 def advised_by(name: str, seed: int) -> tuple[list[Answer], bool]:
     """List every number of an advice that ends with its verdict, and whether it warns."""
     case, rng = VERDICTS[name], np.random.default_rng([seed, *map(ord, name)])
-    index = rng.integers(0, case.whole.prompts, BUDGET // COMPLETIONS)
-    for blocks in draw_looks(choose(case.whole, index), rng):
+    for blocks in draw_looks(case.whole.some(rng, BUDGET // COMPLETIONS), rng):
         evidence = evidence_of(Samples.of(blocks), completions=STEPS)
         if evidence.ruling.verdict != "cannot tell":
             break
@@ -153,23 +151,10 @@ def by_kind(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def parse() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="designs, else all")
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument(
-        "--bootstrap", action="store_true", help="the bootstrap's intervals"
-    )
-    parser.add_argument("--advice", action="store_true", help="advice when it stops")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs, no table")
-    parser.add_argument("--fresh", action="store_true", help="measure all again")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Measure what is named, or what the table lacks; print the summary."""
-    asked = parse()
+    flags = {"bootstrap": "the bootstrap's intervals", "advice": "advice when it stops"}
+    asked = parse(__doc__, RUNS, QUICK, **flags)
     method = "bootstrap" if asked.bootstrap else "closed-form"
     method = "advice" if asked.advice else method
     sources = [name for name, case in VERDICTS.items() if case.size == math.inf]

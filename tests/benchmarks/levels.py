@@ -172,10 +172,10 @@ def run_until(
     """Draw prompts until there is each verdict that is asked for, or no more look."""
     whole, found, left = case.whole, {}, {*asked}
     if case.size < math.inf:
-        index = rng.permutation(whole.prompts)
+        some = choose(whole, rng.permutation(whole.prompts))
     else:
-        index = rng.integers(0, whole.prompts, BUDGET // COMPLETIONS)
-    for blocks in draw_looks(choose(whole, index), rng):
+        some = whole.some(rng, BUDGET // COMPLETIONS)
+    for blocks in draw_looks(some, rng):
         samples = Samples.of(blocks)
         table = PromptTable.of_samples(samples, case.size)
         for one in sorted(left):
@@ -261,19 +261,20 @@ def replace_row(path: Path, row: dict[str, object]) -> None:
     table.to_csv(path, index=False, lineterminator="\n")
 
 
-def parse() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def parse(told: str, runs: int, quick: int, **flags: str) -> argparse.Namespace:
+    """Read a benchmark's command line: its flags are those of both, and its own."""
+    parser = argparse.ArgumentParser(description=told.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="populations, else all")
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs, no table")
-    parser.add_argument("--fresh", action="store_true", help="measure all again")
+    parser.add_argument("--runs", type=int, default=runs)
+    flags |= {"quick": f"{quick} runs, no table", "fresh": "measure all again"}
+    for name, says in flags.items():
+        parser.add_argument(f"--{name}", action="store_true", help=says)
     return parser.parse_args()
 
 
 def main() -> None:
     """Measure what is named, or what the table lacks."""
-    asked = parse()
+    asked = parse(__doc__, RUNS, QUICK)
     runs, table = QUICK if asked.quick else asked.runs, read(TABLE)
     done = set(table[table.runs.astype(int) >= runs].design)
     done = set() if asked.fresh or asked.quick or asked.names else done

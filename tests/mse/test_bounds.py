@@ -19,20 +19,10 @@ from mse_lab.mse.bounds import (
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import COMPARED_SIZES, Question, price_rungs, rule_by_costs
-from mse_lab.mse.samples import Samples
-from simulated import POPULATION, KnownTable, choose, population, scaled
+from simulated import POPULATION, KnownTable, few_table, population, scaled
 
 LEVEL = 0.95
 COUNTS = (32, 48, 72, 108, 162, 243, 364, 512)
-
-
-def drawn(prompts, seed=0, completions=16):
-    rng = np.random.default_rng(seed)
-    design = population(np.random.default_rng(1))
-    index = rng.integers(0, design.prompts, prompts)
-    return PromptTable.of_samples(
-        Samples.of(choose(design, index).sample(rng, completions))
-    )
 
 
 def grpo(table, sizes=COMPARED_SIZES, completions=0.0):
@@ -100,7 +90,7 @@ def largest_ratio(values, aparts, size, completions, reach):
 @pytest.mark.parametrize("completions", [0, 64])
 def test_bounds_are_where_a_ratio_is_so_many_errors_away(completions):
     """Also, as at one look, where three more are like the one that carries most of c1."""
-    table = drawn(60, seed=2)
+    table = few_table(60, seed=2)
     names = ("c1", "c2", "c3", "gradient2")
     found = [table.statistic(lambda one, name=name: getattr(one, name)) for name in names]
     values = np.array([one.value for one in found])
@@ -135,7 +125,7 @@ def test_bounds_are_where_a_ratio_is_so_many_errors_away(completions):
 
 @pytest.mark.parametrize("looked", [True, False])
 def test_bounds_fall_with_the_batch_and_stay_above_one(looked):
-    table = drawn(60)
+    table = few_table(60)
     found = [
         regrets(table, bound_ratios(table, LEVEL, looked=looked), some)
         for some in (0, 16, 256, 4096)
@@ -148,7 +138,7 @@ def test_bounds_fall_with_the_batch_and_stay_above_one(looked):
 
 @pytest.mark.parametrize("looked", [True, False])
 def test_as_many_prompts_as_that_narrow_them(looked):
-    table = drawn(60)
+    table = few_table(60)
     few, many = (
         bound_ratios(table, LEVEL, looked=looked, prompts=prompts)(grpo(table))
         for prompts in (None, 1000)
@@ -159,7 +149,7 @@ def test_as_many_prompts_as_that_narrow_them(looked):
 
 def test_a_finished_run_is_looked_at_once_and_fears_no_more_prompts():
     """Its bounds are narrower, by Student's quantiles at 2.5% for 1%."""
-    table = drawn(60, seed=2)
+    table = few_table(60, seed=2)
     once, often = (
         bound_ratios(table, LEVEL, looked=looked)(grpo(table)) for looked in (False, True)
     )
@@ -198,13 +188,9 @@ def test_c1_counts_as_zero_where_its_estimate_is_negative():
 
 
 def test_no_bound_is_known_where_a_cost_is_not_told_from_zero():
-    rng = np.random.default_rng(0)
-    design = population(np.random.default_rng(1))
-    few = Samples.of(choose(design, [0, 1, 2, 3]).sample(rng, 8))
-    table = PromptTable.of_samples(few)
-    assert set(regrets(table, bound_ratios(table, LEVEL, looked=True)).values()) == {
-        math.inf
-    }
+    table = few_table(4, completions=8)
+    found = regrets(table, bound_ratios(table, LEVEL, looked=True))
+    assert {*found.values()} == {math.inf}
 
 
 def test_what_is_said_of_a_run_is_true():
@@ -225,8 +211,7 @@ def test_what_is_said_of_a_run_is_true():
     false = dict.fromkeys((LEVEL, 1e-6), 0)
     question = Question("grpo", 8)
     for _ in range(20):
-        index = rng.integers(0, design.prompts, 12)
-        table = PromptTable.of_pools(choose(design, index).draw(rng, 256, 2, 16))
+        table = PromptTable.of_pools(design.some(rng, 12).draw(rng, 256, 2, 16))
         for level in false:
             bound = bound_ratios(table, level, looked=False)
             found = rule_by_costs(price_rungs(table, question), bound, question)
@@ -237,7 +222,7 @@ def test_what_is_said_of_a_run_is_true():
 
 def test_costs_of_any_loss_are_bounded_by_their_own_spread():
     """As GRPO-type's are, which its constants give."""
-    table = drawn(400)
+    table = few_table(400)
     priced = grpo(table)
     by_constants = bound_ratios(table, LEVEL, looked=True)(priced)
     by_costs = bound_ratios(table, LEVEL, looked=True)(priced._replace(linear=False))

@@ -8,14 +8,13 @@ import pytest
 from mse_lab.arrays import LARGEST, LEAST
 from mse_lab.errors import InputError
 from mse_lab.mse.pools import NUMBERS_IN_CACHE, Pools, inner_products
-from simulated import make_design
+from simulated import make_pools
 
 
 @pytest.fixture
 def arrays():
     """Pools of three prompts, two blocks of four."""
-    rng = np.random.default_rng(1)
-    pools = asdict(make_design(rng, prompts=3).draw(rng, 8, 2, 4))
+    pools = asdict(make_pools(3, 8, 2, 4, seed=1))
     kinds = {"kind_norms2_PNM": np.ones((3, 8, 2)), "kind_products_PM": np.ones((3, 2))}
     return pools | kinds
 
@@ -133,10 +132,8 @@ def test_no_prompts_are_refused(arrays):
 
 
 def test_one_block_shows_no_spread():
-    rng = np.random.default_rng(1)
-    pools = asdict(make_design(rng, prompts=2).draw(rng, 8, 1, 4))
     with pytest.raises(InputError, match="give K >= 2 blocks"):
-        Pools.from_arrays(pools)
+        Pools.from_arrays(asdict(make_pools(2, 8, 1, 4)))
 
 
 def test_the_largest_number_is_taken(arrays):

@@ -3,24 +3,23 @@
 import math
 from collections import Counter
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import simulated
 from mse.test_reference_noise import independent_design
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.prompt_table import PromptSamples, mean_over_prompts, raise_to_zero
 from mse_lab.mse.reference_noise import gradient2_of_all
-from simulated import POPULATION, choose, make_design, population, sample, scaled, table_of
+from mse_lab.mse.samples import Samples
+from simulated import POPULATION, population, sample, scaled, table_of
 from truths import Truth
 
-
-def make_pools(prompts, reference=256):
-    rng = np.random.default_rng(1)
-    return make_design(rng, prompts).draw(rng, reference, 2, 4)
+make_pools = partial(simulated.make_pools, reference=256, blocks=2, largest=4, seed=1)
 
 
 def make_table(prompts):
@@ -34,7 +33,9 @@ def with_gradient2(pools, gradient2_P):
 
 
 def without(pools, prompt):
-    """The pools of all prompts but one."""
+    """The pools of all prompts but one, or their samples."""
+    if isinstance(pools, Samples):
+        return Samples.of(one for at, one in enumerate(pools.blocks) if at != prompt)
     others = np.arange(pools.prompts) != prompt
     kept = {one.name: getattr(pools, one.name)[others] for one in fields(pools)}
     for name in ("between_PP", "halves_PP"):
@@ -188,8 +189,7 @@ def covered(prompts, scale):
     truth, counts = Truth(design), Counter()
     truths = {"best": truth.best_size, "gradient2": truth.constants.gradient2.item()}
     for _ in range(TRIALS):
-        index = rng.integers(0, design.prompts, prompts)
-        run = table_of(choose(design, index).draw(rng, 256, 2, 16))
+        run = table_of(design.some(rng, prompts).draw(rng, 256, 2, 16))
         for level in (LEVEL, NARROW):
             found = {
                 "best": run.best_group_size(level),

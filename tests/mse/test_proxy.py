@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 
 from mse_lab.mse.moments import measure_proxy
-from simulated import make_design
+from simulated import make_pools
 
 
 @pytest.fixture(scope="module")
 def pools():
-    rng = np.random.default_rng(0)
-    return make_design(rng, prompts=6).draw(rng, 16, 3, 8)
+    return make_pools(6, 16, 3, 8)
 
 
 def test_the_correlations_are_those_of_pandas(pools):

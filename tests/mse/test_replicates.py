@@ -12,14 +12,13 @@ from mse_lab.mse.replicates import (
     measure_errors,
     squared_errors,
 )
-from simulated import make_design
+from simulated import make_pools
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_best_constant_is_learnt_from_the_other_groups(size):
     """Every group: its own completions are left out, all others are in."""
-    rng = np.random.default_rng(0)
-    pools = make_design(rng, 3).draw(rng, 16, 4, 8)
+    pools = make_pools(3, 16, 4, 8)
     found = form_groups(pools, size).best_constant_PR
     for x, group in np.ndindex(found.shape):
         other = np.arange(32) // size != group
@@ -35,8 +34,7 @@ def test_the_price_of_an_estimated_baseline_is_taken_off_once(name):
     It adds S Var / G, Var = s^2 / (N - G) estimated from all N rewards; the oracle's V, the
     mean of a reference of 10, s^2 / 10 of its rewards.
     """
-    rng, size = np.random.default_rng(0), 4
-    pools = make_design(rng, 3).draw(rng, 10, 2, 8)
+    pools, size = make_pools(3, 10, 2, 8), 4
     lengths = np.sqrt(pools.in_blocks(pools.norms2_PN))
     gram = 3 * pools.gram_PKGG / lengths[..., :, None] / lengths[..., None, :]
     pools = replace(pools, gram_PKGG=gram)

@@ -182,8 +182,7 @@ def test_costs_of_graded_rewards_near_the_exact_ones(size):
     """Of 1,000 prompts with 12 completions each, or a set of 300 with 24: within 6%."""
     rng, design = np.random.default_rng(0), bonus(population(np.random.default_rng(1)))
     if size == np.inf:
-        index = rng.integers(0, design.prompts, 1000)
-        drawn, whole = choose(design, index).sample(rng, 12), design
+        drawn, whole = design.some(rng, 1000).sample(rng, 12), design
     else:
         whole = choose(design, np.arange(size))
         drawn = list(zip(whole.sample(rng, 12), whole.sample(rng, 12), strict=True))

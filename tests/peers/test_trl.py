@@ -11,10 +11,10 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from toy import make_groups
 from transformers import AutoTokenizer
 
 from mse_lab.config.probe_files import load_probe
-from mse_lab.estimators.groups import Groups
 from mse_lab.estimators.objectives import Length
 from mse_lab.estimators.registry import find_estimator
 from mse_lab.policy.completions import Completions
@@ -89,14 +89,8 @@ def completion_lengths():
 
 def weights_of(entry, rewards_PG=REWARDS_PG):
     """Our weights of the batch, (P, G)."""
-    prompts, size = rewards_PG.shape
-    groups = Groups(
-        rewards_PRG=rewards_PG[:, None],
-        lengths_PRG=completion_lengths()[:, None, :size],
-        norms2_PRG=np.ones((prompts, 1, size)),
-        value_P=np.zeros(prompts),
-        best_constant_PR=np.zeros((prompts, 1)),
-    )
+    lengths_PG = completion_lengths()[:, : rewards_PG.shape[1]]
+    groups = make_groups(rewards_PG[:, None], lengths_PG[:, None])
     return find_estimator(entry).weights(groups)[:, 0]
 
 

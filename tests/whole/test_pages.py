@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import yaml
 from pydantic import BaseModel
+from toy import make_groups
 
 import mse_lab
 from mse_lab.answers.advice import restore_advice
 from mse_lab.commands.cli import parse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.estimators import ESTIMATORS, find_estimator
-from mse_lab.estimators.groups import Groups
 from mse_lab.report.advice_report import advice_text, json_values
-from simulated import make_design
+from simulated import make_pools
 
 ROOT = Path(__file__).resolve().parents[2]
 GLOBS = ("*.md", "mse_lab/**/*.md", "probes/**/*.md", "results/**/*.md", "tests/**/*.md")
@@ -50,9 +50,7 @@ def test_an_estimator_of_ones_own(tmp_path, monkeypatch):
     (tmp_path / "clipped.py").write_text(block("python", METHOD))
     monkeypatch.syspath_prepend(tmp_path)
     entry = yaml.safe_load(re.search(r"'estimators=(.*)'", METHOD)[1])[-1]
-    rewards = np.array([[[1.0, 0, 0, 0]]])
-    groups = Groups(rewards, rewards, rewards, np.zeros(1), np.zeros((1, 1)))
-    weights = find_estimator(entry).weights(groups)
+    weights = find_estimator(entry).weights(make_groups([1.0, 0, 0, 0]))
     np.testing.assert_allclose(weights, [[[1 / 2, -1 / 3, -1 / 3, -1 / 3]]])
 
 
@@ -175,10 +173,7 @@ def test_the_public_door_as_it_is_shown(tmp_path, monkeypatch):
         r"    import mse_lab, numpy as np\n(?:    .*\n|\n(?=    ))+",
         TEXTS["mse_lab/api/README.md"],
     )[0]
-    pools = make_design(np.random.default_rng(0), prompts=6).draw(
-        np.random.default_rng(1), 64, 2, 16
-    )
-    np.savez(tmp_path / "pools.npz", **vars(pools))
+    np.savez(tmp_path / "pools.npz", **vars(make_pools(6, 64, 2, 16)))
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(dedent(lines), names)

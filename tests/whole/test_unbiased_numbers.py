@@ -16,7 +16,7 @@ from designs import POPULATIONS
 from mse_lab.answers.advice import make_advice
 from mse_lab.answers.ladder import STEPS
 from mse_lab.mse.samples import Samples
-from simulated import choose, evidence_of
+from simulated import evidence_of
 from truths import Answer, of_advice
 
 POPULATION, RUNS = "reference 16", 48
@@ -50,9 +50,7 @@ def test_no_number_is_off_on_average():
 def advised(population: str, completions: int, seed: int) -> list[Answer]:
     """What advice on steps of N completions says from few, of 48 prompts."""
     source, rng = POPULATIONS[population], np.random.default_rng(seed)
-    whole = source.whole
-    prompts = choose(whole, rng.integers(0, whole.prompts, PROMPTS))
-    samples = Samples.of(prompts.sample(rng, COMPLETIONS))
+    samples = Samples.of(source.whole.some(rng, PROMPTS).sample(rng, COMPLETIONS))
     evidence = evidence_of(samples, completions=completions)
     return [*of_advice(make_advice(evidence), source.truth)]
 
