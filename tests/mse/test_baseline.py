@@ -4,31 +4,20 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from scipy import optimize
 
 from designs import VERDICTS
+from mse.test_prompt_table import without
 from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.loss import find_aims, ratio_of_costs
-from mse_lab.mse.pools import without_diagonal
-from mse_lab.mse.prompt_table import PromptTable, raise_to_zero
+from mse_lab.mse.prompt_table import raise_to_zero
 from mse_lab.mse.samples import Samples
 from simulated import ExactTable, choose, population, table_of
-
-
-def noise_at(table, alpha, part, size):
-    """c1 G + E[A - 2bB + b^2 S - gamma] + lambda^2 c3/(G-1), by the moments' names."""
-    one, c1 = table.moments, table.constants.c1.item()
-    b_P = alpha + part * one.value
-    residual_P = one.reward2_norm2 - 2 * b_P * one.reward_norm2 + b_P**2 * one.norm2
-    group = part**2 * one.zeta / (size - 1) if size > 1 else 0.0
-    return size * c1 + np.mean(residual_P - one.gradient2 + group)
+from truths import Truth
 
 
 def table_of_exact(design):
-    """Prompts drawn at random, of known moments and gradients."""
-    gradient_PD = design.gradient_PD
-    apart_PP = without_diagonal(gradient_PD @ gradient_PD.T)
-    return PromptTable(design.moments(), apart_PP, np.zeros(design.prompts), binary=True)
+    """Prompts of known moments and gradients, any of which may be left out."""
+    return PromptTable(**vars(ExactTable.of(design)))
 
 
 @pytest.mark.parametrize("graded", [False, True], ids=["0 and 1", "graded"])
@@ -41,25 +30,21 @@ def test_the_fit_is_what_a_search_finds(size, graded):
         design = replace(design, reward_PC=design.reward_PC + more)
     table = table_of_exact(design)
     found = fit_at(table, size)
-    searched = optimize.minimize(
-        lambda x: noise_at(table, x[0], x[1] if size > 1 else 0.0, size),
-        [0.0, 0.0],
-        tol=1e-12,
-    ).x
-    assert found.alphas[0] == pytest.approx(searched[0], abs=1e-5)
-    assert found.lams[0] == pytest.approx(searched[1] if size > 1 else 0.0, abs=1e-5)
+    two = found.alphas[0], found.lams[0]
+    assert two == pytest.approx(Truth(design).best_affine(size), abs=1e-5)
     assert 0.0 < found.lams[0] < 1.0 or size == 1
 
 
 def test_the_two_numbers_as_a_user_types_them():
-    table = table_of_exact(choose(population(np.random.default_rng(2)), np.arange(50)))
+    design = choose(population(np.random.default_rng(2)), np.arange(50))
+    table, exact = table_of_exact(design), ExactTable.of(design)
     alone, pair = fit_at(table, 1), fit_at(table, 2)
     assert alone.entry == {"name": "constant", "alpha": round(alone.alphas[0], 3)}
     assert pair.entry["lambda"] == float(f"{pair.lams[0]:.3g}") == pair.lam
     for one in (alone, pair):
-        [aim] = find_aims(table, one.entry, [one.group_size]).values()
-        truth = noise_at(table, one.alphas[0], one.lams[0], one.group_size)
-        assert aim.noise[0] == pytest.approx(truth, rel=1e-4)
+        [aim] = find_aims(exact, one.entry, [one.group_size]).values()
+        truth = Truth(design).affine_aim(one.alphas[0], one.lams[0], one.group_size)
+        assert aim.noise == pytest.approx(truth.noise, rel=1e-4)
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -72,18 +57,7 @@ def test_a_prompts_price_is_that_of_the_fit_to_the_others(few, size):
     table = table_of(measured)
     found, price_P = fit_at(table, size), []
     for x in range(7):
-        others = np.delete(np.arange(7), x)
-        moments = {
-            one.name: values[others] if np.ndim(values) else values
-            for one in fields(table.moments)
-            if (values := getattr(table.moments, one.name)) is not None
-        }
-        rest = PromptTable(
-            moments=type(table.moments)(**moments),
-            products_PP=table.products_PP[np.ix_(others, others)],
-            gradient_noise_P=table.gradient_noise_P[others],
-            binary=True,
-        )
+        rest = table_of(without(measured, x))
         fitted = fit_at(rest, size)
         alpha, part = fitted.alphas[0], fitted.lams[0]
         assert (found.alphas[1 + x], found.lams[1 + x]) == pytest.approx((alpha, part))
@@ -104,13 +78,14 @@ def test_the_price_is_that_of_new_prompts_and_the_fits_own_value_is_not():
     """
     rng, size = np.random.default_rng(4), 4
     design = population(rng)
-    exact, off, own = ExactTable.of(design), [], []
+    exact, off, own = Truth(design), [], []
     for _ in range(300):
         index = rng.choice(design.prompts, 24, replace=False)
         table = table_of(Samples.of(choose(design, index).sample(rng, 12)))
         found = fit_at(table, size)
         two = found.alphas[0], found.lams[0]
-        truth = noise_at(exact, *two, size) - size * exact.constants.c1.item()
+        truth = exact.affine_aim(*two, size)
+        truth = (truth.noise - truth.between).item()
         c1 = size * raise_to_zero(table.samples.c1)[0]
         off.append(found.aim.noise[0] - c1 - truth)
         group = two[1] ** 2 * table.moments.zeta / (size - 1)
@@ -123,8 +98,7 @@ def test_the_price_is_that_of_new_prompts_and_the_fits_own_value_is_not():
 
 def ratios(design, size, few, runs=200):
     """Ratios to GRPO-type at G = 8, and what they are with the numbers that were fitted."""
-    rng, exact = np.random.default_rng(5), ExactTable.of(design)
-    [base] = find_aims(exact, "grpo", [8]).values()
+    rng, exact = np.random.default_rng(5), Truth(design)
     for _ in range(runs):
         some = choose(design, rng.choice(design.prompts, 60, replace=False))
         drawn = Samples.of(some.sample(rng, 12)) if few else some.draw(rng, 64, 4, 8)
@@ -132,8 +106,8 @@ def ratios(design, size, few, runs=200):
         found = fit_at(table, size)
         [own] = find_aims(table, "grpo", [8]).values()
         ratio = ratio_of_costs(table, found.aim.cost(0), own.cost(0), 0.95)
-        truth = noise_at(exact, found.alphas[0], found.lams[0], size) / base.noise.item()
-        yield ratio, truth
+        fitted = exact.affine_aim(found.alphas[0], found.lams[0], size).noise.item()
+        yield ratio, fitted / exact.cost(8)
 
 
 RARE = (

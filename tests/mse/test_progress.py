@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from enumerated import random_enumerated
+from enumerated import design_of, random_enumerated
 from mse_lab.estimators import find_estimator
 from mse_lab.mse import loss as subject
 from mse_lab.mse.intervals import Estimate
@@ -17,7 +17,7 @@ from mse_lab.mse.loss import (
     step_size_ratio,
     steps_ratio,
 )
-from simulated import Design, ExactTable, KnownTable
+from simulated import ExactTable, KnownTable
 
 LEVEL = 0.95
 
@@ -47,14 +47,18 @@ def best_gain(some, estimator, size, batch):
     return gains.max() / (gradient @ gradient / 2)
 
 
+AFFINE = [
+    {"name": "affine", "alpha": alpha, "lambda": part}
+    for alpha, part in ((0.3, 0.0), (0.1, 0.4), (-0.2, 1.3))
+]
+
+
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("batch", [1, 8, 400])
-@pytest.mark.parametrize("name", ["vanilla", "grpo", "grpo-std", "maxrl"])
+@pytest.mark.parametrize("name", ["vanilla", "grpo", "grpo-std", "maxrl", *AFFINE], ids=str)
 def test_the_gain_at_the_best_step_is_the_law(name, size, batch):
     some = prompts((1.0, 0.0, 1.0, 0.0))
-    parts = ("probabilities", "scores", "rewards")
-    stacked = (np.stack([getattr(one, part) for one in some]) for part in parts)
-    table = ExactTable.of(Design(*stacked))
+    table = ExactTable.of(design_of(some))
     [aim] = find_aims(table, name, [size]).values()
     completions = batch * size
     share = completions * aim.gradient2 / aim.cost(completions)
