@@ -4,8 +4,10 @@ A kernel depends on how many completions of each kind were drawn, so its expecta
 sum over these counts, of multinomial probability: exact, with no chance in it.
 """
 
-from itertools import product
-from math import comb, prod
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations, combinations_with_replacement, product
+from math import prod
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from mse_lab.mse.one_pool import (
     gradient_terms,
     sample_moments,
 )
-from simulated import make_sample
+from simulated import Design, make_sample
 
 PROBABILITY_C = np.array([0.2, 0.3, 0.1, 0.4])
 REWARDS = {
@@ -35,55 +37,26 @@ def make_scores(rewards_C):
     return score_CD - PROBABILITY_C @ score_CD
 
 
-def counts_of(total, kinds):
-    """All ways of drawing so many in all."""
-    if kinds == 1:
-        return [(total,)]
-    return [
-        (first, *rest)
-        for first in range(total + 1)
-        for rest in counts_of(total - first, kinds - 1)
-    ]
-
-
-def choices(counts, most, rewards_C):
-    """Every choice of what is differentiated, as counts of the kinds, with its chance."""
-    found = [(1.0, [0] * len(counts))]
-    for kind, limit in zip((1, 0), most, strict=True):
-        places = [c for c in range(len(counts)) if rewards_C[c] == kind]
-        drawn = [counts[c] for c in places]
-        chosen = min(limit, sum(drawn))
-        ways = [
-            taken
-            for taken in product(*(range(one + 1) for one in drawn))
-            if sum(taken) == chosen
-        ]
-        found = [
-            (
-                chance
-                * prod(comb(*two) for two in zip(drawn, taken, strict=True))
-                / comb(sum(drawn), chosen),
-                [
-                    taken[places.index(c)] if c in places else one
-                    for c, one in enumerate(before)
-                ],
-            )
-            for chance, before in found
-            for taken in ways
-        ]
-    return found
+def choices(kinds, most, rewards_C):
+    """Every choice of what is differentiated, as kinds, with its chance."""
+    ways = []
+    for reward, limit in zip((1, 0), most, strict=True):
+        own = [kind for kind in kinds if rewards_C[kind] == reward]
+        ways.append(Counter(combinations(own, min(limit, len(own)))))
+    total = prod(one.total() for one in ways)
+    for (right, first), (wrong, second) in product(*(one.items() for one in ways)):
+        yield first * second / total, right + wrong
 
 
 def enumerate_pools(rewards_C, total, most=None):
     """Every pool, with its probability."""
-    score_CD = make_scores(rewards_C)
-    for counts in counts_of(total, len(rewards_C)):
-        kinds_N = np.repeat(np.arange(len(counts)), counts)
+    score_CD, every = make_scores(rewards_C), range(len(rewards_C))
+    for kinds in combinations_with_replacement(every, total):
+        kinds_N, counts = np.array(kinds), [kinds.count(kind) for kind in every]
         chance = stats.multinomial.pmf(counts, total, PROBABILITY_C)
-        ways = choices(counts, most, rewards_C) if most else [(1.0, list(counts))]
-        for share, chosen in ways:
+        for share, chosen in choices(kinds, most, rewards_C) if most else [(1.0, kinds)]:
             scored_K = np.concatenate(
-                [np.flatnonzero(kinds_N == c)[:count] for c, count in enumerate(chosen)]
+                [np.flatnonzero(kinds_N == kind)[: chosen.count(kind)] for kind in every]
             )
             sample = make_sample(rewards_C[kinds_N], score_CD[kinds_N], scored_K)
             yield chance * share, sample
@@ -101,51 +74,37 @@ def expected(pools, figures):
     return np.sum([chance * np.array(figures(sample)) for chance, sample in pools], axis=0)
 
 
+NAMES = (
+    *("norm2", "reward_norm2", "reward2_norm2", "value", "variance", "gradient2"),
+    *("value_norm2", "value_reward_norm2", "value2_norm2", "trace_oracle", "zeta"),
+    *("value_variance", "logit_norm2", "reward_logit_norm2"),
+)
+
+
 def figures_of(sample):
     """Numbers, and then the gradient."""
     found = moments_of(sample)
-    return [
-        found.norm2,
-        found.reward_norm2,
-        found.reward2_norm2,
-        found.value,
-        found.variance,
-        found.gradient2,
-        found.value_reward_norm2,
-        found.value2_norm2,
-        found.trace_oracle,
-        found.zeta,
-        found.value_variance,
-        found.value_norm2,
-        found.logit_norm2,
-        found.reward_logit_norm2,
-        *sample.gradient_D,
-    ]
+    return [*(getattr(found, name) for name in NAMES), *sample.gradient_D]
+
+
+def exact_moments(rewards_C):
+    """The moments of all completions, and the gradient."""
+    design = Design(PROBABILITY_C[None], make_scores(rewards_C)[None], rewards_C[None])
+    norms_PC = np.sqrt((design.score_PCD**2).sum(-1))
+    moments = replace(
+        design.moments(),
+        logit_norm2=design.mean(norms_PC),
+        reward_logit_norm2=design.mean(rewards_C * norms_PC),
+    )
+    return moments, design.gradient_PD[0]
 
 
 def truth_of(rewards_C, total):
-    score_CD = make_scores(rewards_C)
-    norms2, gradient = (score_CD**2).sum(-1), (PROBABILITY_C * rewards_C) @ score_CD
-    value = PROBABILITY_C @ rewards_C
-    norm2, variance = PROBABILITY_C @ norms2, PROBABILITY_C @ (rewards_C - value) ** 2
-    weighted = PROBABILITY_C @ (rewards_C * norms2)
-    return [
-        norm2,
-        weighted,
-        PROBABILITY_C @ (rewards_C**2 * norms2),
-        value,
-        variance,
-        gradient @ gradient,
-        value * weighted,
-        value**2 * norm2,
-        PROBABILITY_C @ ((rewards_C - value) ** 2 * norms2) - gradient @ gradient,
-        variance * norm2 + gradient @ gradient,
-        variance / total,
-        value * norm2,
-        PROBABILITY_C @ np.sqrt(norms2),
-        PROBABILITY_C @ (rewards_C * np.sqrt(norms2)),
-        *gradient,
-    ]
+    """What `figures_of` pools of so many completions is on average."""
+    moments, gradient = exact_moments(rewards_C)
+    found = {name: getattr(moments, name).item() for name in NAMES[:-3] + NAMES[-2:]}
+    found["value_variance"] = found["variance"] / total
+    return [*(found[name] for name in NAMES), *gradient]
 
 
 @pytest.mark.parametrize("total", [4, 8, 16])
@@ -168,10 +127,7 @@ def test_the_least_mean_square_is_nearly_unbiased(most):
     """What learning b* takes off: 15% of the bias is left at 12 completions, or less."""
     rewards_C = REWARDS["rewards 0 and 1"]
     pools = list(enumerate_pools(rewards_C, 12, most))
-    norms2 = (make_scores(rewards_C) ** 2).sum(-1)
-    best = PROBABILITY_C @ (rewards_C * norms2) / (PROBABILITY_C @ norms2)
-    mean_square = PROBABILITY_C @ ((rewards_C - best) ** 2 * norms2)
-    truth = mean_square - truth_of(rewards_C, 12)[5]
+    truth = exact_moments(rewards_C)[0].trace_best.item()
 
     def figures(sample):
         found = moments_of(sample)

@@ -1,31 +1,32 @@
 """Samples: constants of a population from few completions of each of its prompts."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from mse.test_one_pool import REWARDS, enumerate_pools, truth_of
+from mse.test_one_pool import (
+    NAMES,
+    REWARDS,
+    enumerate_pools,
+    exact_moments,
+    expected,
+    truth_of,
+)
 from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.laws import find_law
-from mse_lab.mse.moments import Moments
 from mse_lab.mse.samples import Samples
 from simulated import choose, population, table_of, with_gradient
 
 BINARY = REWARDS["rewards 0 and 1"]
 
 
-def joint_pools(total, other, **options):
+def joint_pools(*totals):
     """Every pair of blocks of a prompt, with its probability."""
-    pools = list(enumerate_pools(BINARY, total, **options))
-    others = list(enumerate_pools(BINARY, other, **options))
-    for one_chance, one in pools:
-        for chance, two in others:
-            yield one_chance * chance, Samples.of([[one, two]])
-
-
-def expected(pools, figures):
-    return np.sum([chance * np.array(figures(one)) for chance, one in pools], axis=0)
+    for pair in product(*(enumerate_pools(BINARY, total) for total in totals)):
+        (one_chance, one), (chance, two) = pair
+        yield one_chance * chance, Samples.of([[one, two]])
 
 
 def law_figures(name, size):
@@ -42,13 +43,10 @@ def law_figures(name, size):
 
 
 def law_truth(name, size):
-    norm2, weighted, square, value, variance, gradient2, *rest = truth_of(BINARY, 9)
-    gradient = np.array(rest[-3:])
-    numbers = (norm2, weighted, square, value, variance, gradient2)
-    law = find_law(ESTIMATORS[name], size, binary=True)
-    found = law(Moments(*(np.array([one]) for one in numbers)))
+    moments, gradient = exact_moments(BINARY)
+    found = find_law(ESTIMATORS[name], size, binary=True)(moments)
     slope = found.slope[0]
-    return [found.second[0], slope * gradient2, *(slope * gradient)]
+    return [found.second[0], slope * moments.gradient2[0], *(slope * gradient)]
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
@@ -70,19 +68,13 @@ def test_beyond_the_largest_size_nothing_is_said():
 def test_blocks_of_a_prompt_are_not_biased():
     """Every two blocks, of four and of five completions: moments, and a law of size 5."""
     pools = list(joint_pools(4, 5))
+    names = ("gradient2", "trace_oracle", "zeta", "value_variance", "value_norm2")
 
     def figures(samples):
-        moments = samples.moments
-        return [
-            moments.gradient2[0],
-            moments.trace_oracle[0],
-            moments.zeta[0],
-            moments.value_variance[0],
-            moments.value_norm2[0],
-        ]
+        return [getattr(samples.moments, name)[0] for name in names]
 
-    truth = truth_of(BINARY, 9)
-    exact = [truth[5], *truth[8:12]]
+    truth = dict(zip(NAMES, truth_of(BINARY, 9), strict=False))
+    exact = [truth[name] for name in names]
     np.testing.assert_allclose(expected(pools, figures), exact, atol=1e-12)
     found = expected(pools, law_figures("grpo-std", 5))
     np.testing.assert_allclose(found, law_truth("grpo-std", 5), atol=1e-11)
@@ -112,8 +104,7 @@ def test_c1_is_known_where_it_is_not_zero():
     def share(design):
         known = []
         for _ in range(100):
-            index = rng.integers(0, design.prompts, 60)
-            drawn = Samples.of(choose(design, index).sample(rng, 16))
+            drawn = Samples.of(design.some(rng, 60).sample(rng, 16))
             known.append(table_of(drawn).knows_c1(0.95))
         return np.mean(known)
 
