@@ -19,7 +19,6 @@ from mse_lab.mse.regime import (
     aggregate_place,
     find_regime,
     gain_shares,
-    norm_ratio,
     oracle_gain,
 )
 from simulated import Design, analysed, make_design, with_rewards
@@ -107,14 +106,6 @@ def test_nothing_that_is_ever_right_has_no_place():
     found = find_regime(Moments(*np.zeros((6, 3))), True, 0.95)
     assert found.side == "undecided"
     assert np.isnan([found.value, *found.rho]).all()
-
-
-def test_the_line_is_that_of_the_aggregate_s_value():
-    found = draw("fair").advise().regime
-    assert found.line == pytest.approx((1 - found.value) / (2 - found.value))
-    [rho] = norm_ratio(np.array([found.best_baseline.value]), np.array([found.value]))
-    assert found.rho.value == pytest.approx(rho)
-    assert found.line < found.rho.low < rho < found.rho.high
 
 
 @pytest.mark.parametrize(

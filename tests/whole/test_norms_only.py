@@ -9,15 +9,12 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 import run_mse
-from mse_lab.estimators import ESTIMATORS
-from mse_lab.mse.curves import Curves
 from mse_lab.mse.pools import Pools
-from mse_lab.mse.reference_noise import covariance_square_trace, draw_reference_noise
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.figure_4 import compose
 from mse_lab.results.finished_run import read_tables
 from mse_lab.results.folder import ResultsFolder
-from simulated import analysed, make_design, norms_only
+from simulated import analysed, make_pools, norms_only
 
 UNTESTED = {
     "Theorem 2, Proposition 3, Corollary 4",
@@ -110,53 +107,10 @@ def test_laws_are_drawn_as_lines_with_bands(folders):
     assert [text.get_text() for text in legend.get_texts()] == names
 
 
-LAWS = ["vanilla", "grpo", "oracle"]
-
-
 @pytest.fixture(scope="module")
 def pools():
     """Pools of 60 simulated prompts."""
-    rng = np.random.default_rng(0)
-    return make_design(rng, prompts=60).draw(rng, 256, 4, 16)
-
-
-def test_the_bound_on_the_noise_of_the_reference(pools):
-    """Where products are not known, (E e^2 ||W||^2)^2; elsewhere as ever."""
-    exact = covariance_square_trace(pools)
-    found = covariance_square_trace(norms_only(pools, slice(0, 20)))
-    np.testing.assert_array_equal(found[20:], exact[20:])
-    residuals2 = (pools.rewards_PN - pools.value_P[:, None]) ** 2
-    residuals2 += (pools.reward_variance_P * (1 / 127 - 1 / 256))[:, None]
-    by_hand = (residuals2 * pools.norms2_PN).mean(-1) ** 2
-    np.testing.assert_allclose(found[:20], by_hand[:20], rtol=1e-12)
-    # Six dimensions share the noise: at most six times too large, up to noise.
-    assert (found[:20] >= 0.9 * exact[:20]).all()
-    assert found[:20].sum() < 6 * exact[:20].sum()
-
-
-def law_intervals(pools, seed):
-    """Intervals of the laws at G = 4."""
-    curves = Curves(pools, draw_reference_noise(pools, 200, np.random.default_rng(seed)))
-    return {name: curves.by_law(ESTIMATORS[name], 4).interval("mse", 0.95) for name in LAWS}
-
-
-def test_intervals_of_laws_are_not_absurd():
-    """On average over 20 runs no narrower than with the products, about the same value.
-
-    So they cover as often; and they are at most a tenth wider.
-    """
-    rng = np.random.default_rng(1)
-    design, widths = make_design(rng, prompts=4), []
-    for trial in range(20):
-        pools = design.draw(rng, 256, 8, 4)
-        found, whole = (law_intervals(one, trial) for one in (norms_only(pools), pools))
-        assert all(found[name].value == whole[name].value for name in LAWS)
-        widths += [
-            [one[name].high - one[name].low for name in LAWS] for one in (found, whole)
-        ]
-    ratio = np.mean(widths[::2], axis=0) / np.mean(widths[1::2], axis=0)
-    assert (ratio > 0.99).all()
-    assert (ratio < 1.1).all()
+    return make_pools(60, 256, 4, 16)
 
 
 def test_advice_needs_no_products(pools):
