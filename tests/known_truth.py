@@ -2,7 +2,7 @@
 
 A random four-token Qwen2 is run through the real pipeline, and all its completions are
 enumerated. The exact MSE is a finite sum, by no formula of ours. TIMES multiplies the
-completions: 1, the default, takes seconds, and the first page's 16 a minute.
+completions: 1, the default, takes seconds, 16 a minute.
 """
 
 import json

@@ -75,16 +75,6 @@ def own(tmp_path, monkeypatch):
     return "own_weights"
 
 
-def test_every_estimator_of_the_list_stands():
-    assert list(ESTIMATORS) == [
-        *("vanilla", "oracle", "best-constant", "grpo", "affine", "constant", "centred"),
-        *("grpo-std", "grpo-loo-std", "median", "quantile", "norm-weighted"),
-        *("best-constant-loo", "opo", "opo-loo"),
-        *("maxrl", "pass-at-k", "global-mean", "reinforce++", "batch-std"),
-        *("shrinkage", "bnpo"),
-    ]
-
-
 @pytest.mark.parametrize("name", list(ESTIMATORS))
 def test_each_is_found_and_documented(name):
     found = ESTIMATORS[name]

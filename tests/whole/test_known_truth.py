@@ -8,10 +8,6 @@ A mean may be 4.5 of its standard errors off: for all that is compared here toge
 false alarm of about 2e-3, once for the fixed seeds.
 """
 
-import ast
-import sys
-import tomllib
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -266,28 +262,3 @@ def test_laws_beyond_enumeration_continue_the_line():
         line = np.polyfit(1 / (size[:2] - 1), scaled[:2], 1)
         assert line[0] > 0 if name == "grpo" else abs(line[0]) < 1e-9
         np.testing.assert_allclose(scaled, np.polyval(line, 1 / (size - 1)), rtol=1e-9)
-
-
-TESTS = Path(__file__).resolve().parents[1]
-
-
-def imported_at_once(name):
-    """Top-level names that a file of tests/ and what it takes from tests/ import."""
-    for node in ast.parse((TESTS / f"{name}.py").read_text()).body:
-        modules = [one.name for one in getattr(node, "names", ())]
-        if isinstance(node, ast.ImportFrom):
-            modules = [node.module]
-        elif not isinstance(node, ast.Import):
-            continue
-        for package in {one.partition(".")[0] for one in modules}:
-            is_ours = (TESTS / f"{package}.py").exists()
-            yield from imported_at_once(package) if is_ours else [package]
-
-
-def test_the_script_runs_without_the_extras_of_the_tests():
-    """The first page names it beside `pip install '.[measure]'`, which brings no pytest."""
-    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]
-    asked = project["dependencies"] + project["optional-dependencies"]["measure"]
-    installed = {one.partition(">")[0] for one in asked}
-    installed |= {"mse_lab", "tokenizers"}  # transformers brings the second.
-    assert set(imported_at_once("known_truth")) - sys.stdlib_module_names <= installed
