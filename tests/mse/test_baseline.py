@@ -1,6 +1,6 @@
 """The best affine baseline: against a search, by hand, on prompts left out, on runs."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from designs import VERDICTS
 from mse.test_prompt_table import without
 from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.loss import find_aims, ratio_of_costs
-from mse_lab.mse.prompt_table import raise_to_zero
+from mse_lab.mse.prompt_table import PromptTable, raise_to_zero
 from mse_lab.mse.samples import Samples
 from simulated import ExactTable, choose, population, table_of
 from truths import Truth

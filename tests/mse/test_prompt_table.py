@@ -12,7 +12,6 @@ from scipy import stats
 
 import simulated
 from mse.test_reference_noise import independent_design
-from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.prompt_table import PromptSamples, mean_over_prompts, raise_to_zero
 from mse_lab.mse.reference_noise import gradient2_of_all
 from mse_lab.mse.samples import Samples
@@ -41,14 +40,6 @@ def without(pools, prompt):
     for name in ("between_PP", "halves_PP"):
         kept[name] = kept[name][:, others]
     return replace(pools, **kept)
-
-
-def test_one_baseline_for_all_prompts_by_hand():
-    """E[(Z - b)^2 ||W||^2] - ||g||^2 with b the mean of V over the prompts."""
-    pools = make_pools(3)
-    moments = replace(pool_moments(pools), gradient2=gradient2_of_all(pools))
-    expected = moments.constant_baseline(moments.value.mean()).mean()
-    assert table_of(pools).constants.batch_mean[0] == pytest.approx(expected)
 
 
 def test_a_prompt_is_left_out_of_everything():

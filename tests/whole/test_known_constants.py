@@ -18,6 +18,7 @@ from enumerated import (
     prompts_of,
     trace_and_zeta,
 )
+from mse_lab.estimators import find_estimator
 from mse_lab.mse.prompt_table import Constants, PromptTable
 from mse_lab.mse.reference_noise import gradient2_of_all, noise_of_pairs
 from mse_lab.mse.samples import Samples
@@ -35,12 +36,16 @@ def constants_of(prompts):
         name: np.mean([2 * mse_and_mean(one, name, 2)[0] for one in prompts])
         for name in ("vanilla", "best-constant")
     }
+    constant = find_estimator(
+        {"name": "constant", "alpha": np.mean([one.value for one in prompts])}
+    )
     return {
         "c1": np.mean((gradients - mean) ** 2) * len(mean),
         "c2": traces.mean(),
         "c3": zetas.mean(),
         "vanilla": of["vanilla"],
         "best_constant": of["best-constant"],
+        "batch_mean": np.mean([2 * one.mse(constant, 2) for one in prompts]),
         "gradient2": mean @ mean,
     }
 
