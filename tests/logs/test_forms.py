@@ -332,6 +332,12 @@ REFUSED = {
     ),
     "a table of W&B": (lambda at: (at / "a.table.json").write_text("{}"), "",
         "a table of W&B; export its rows"),
+    **{f"--columns {columns}": (lines("prompt_id=id", "reward"), columns, line)
+        for columns, line in (
+            ("q=a", "known:|did you mean"), ("promt=a", "did you mean prompt"),
+            ("prompt", "give a column"), ("step=a,step=b", "only rewards add up"),
+            ("reward=1e*a", "has no column '1e.a'"),
+        )},
 }  # fmt: skip
 
 
@@ -425,21 +431,6 @@ def test_a_frame_is_read_as_its_file(tmp_path):
         read(twice)
     with pytest.raises(InputError, match=r"columns={'prompt_id'"):
         read(frame.drop(columns="reward"))
-
-
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        ("q=a", "known:|did you mean"),
-        ("promt=a", "did you mean prompt"),
-        ("prompt", "give a column"),
-        ("step=a,step=b", "only rewards add up"),
-        ("reward=1e*a", "has no column '1e.a'; its columns are prompt_id, reward"),
-    ],
-)
-def test_columns_that_are_refused(tmp_path, given, line):
-    with pytest.raises(InputError, match=line):
-        check(write(tmp_path, lines("prompt_id=id", "reward")), {}, given)
 
 
 def test_trl_is_known_in_a_frame():
