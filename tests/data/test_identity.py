@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from mse_lab.data.foreign_code import load_function
 from mse_lab.data.identity import (
     UNKNOWN_IDENTITY,
     identify_function,
@@ -24,35 +23,10 @@ from mse_lab.data.prompts import Prompt
 from mse_lab.data.rewards import reward_kind
 from mse_lab.errors import InputError
 
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    """The file of a reward, on the path."""
-    path = tmp_path / "graded_here.py"
-    path.write_text("def reward(text, row): return 1.0\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    return path
-
-
-@pytest.mark.parametrize("how", ["by name", "as it is"])
-def test_a_function_counts_with_its_whole_file(file, how):
-    function, _ = load_function("graded_here:reward", "reward")
-
-    def found():
-        if how == "as it is":
-            return identify_function(function)
-        return identify_named(function, "graded_here:reward")
-
-    before, text = found(), file.read_text()
-    file.write_text(f"{text}LIMIT = 1\n")
-    assert found() != before
-    file.write_text(text)
-    assert found() == before
-
-
 # What a reward's file imports in folders beside it -> the file that is changed, and whether
 # it counts.
 IMPORTS = {
+    "the file itself": ("", "graded_here.py", True),
     "a module": ("import helper", "helper.py", True),
     "a function": ("from helper import grade", "helper.py", True),
     "inside a function": ("def later():\n    import helper", "helper.py", True),

@@ -149,20 +149,10 @@ def test_templates(tmp_path, lines):
     source = write_lines(tmp_path / "odd.jsonl", rows)
     (prompt,) = load(source=source, template=str(tmp_path / "mine.txt"))
     assert prompt.text == "Q: {answer}\nQ: {problem} {answer}\nA:"
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("no place", "the text has no {problem}; add it"),
-    ],
-)
-def test_a_broken_template(text, line, tmp_path, lines):
-    (tmp_path / "mine.txt").write_text(text)
-    with pytest.raises(InputError) as caught:
-        load(source=lines, fields=FIELDS, template=str(tmp_path / "mine.txt"))
-    assert str(caught.value).startswith("prompts.template = ")
-    assert line in str(caught.value)
+    (tmp_path / "mine.txt").write_text("no place")
+    line = r"^prompts\.template = .*: the text has no \{problem\}; add it"
+    with pytest.raises(InputError, match=line):
+        load(source=source, template=str(tmp_path / "mine.txt"))
 
 
 ONE = {"problem": 1, "answer": 1}
