@@ -1,6 +1,8 @@
 """Randomly initialised tiny models and checkpoints for the tests; nothing is downloaded."""
 
 import json
+import pickle
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -260,6 +262,29 @@ def load(folder, **model):
 def change_config(folder, name="config.json", **changes):
     path = folder / name
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+# How a folder is spoilt.
+
+
+def config(name="config.json", **changes):
+    return lambda folder: change_config(folder, name, **changes)
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def remove(name):
+    return lambda folder: [path.unlink() for path in folder.glob(name)]
+
+
+def become_a_pickle(weights, name):
+    def act(folder):
+        (folder / weights).unlink()
+        (folder / name).write_bytes(pickle.dumps(shutil.rmtree))
+
+    return act
 
 
 def keep_sentencepiece_only(folder):

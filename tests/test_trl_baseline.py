@@ -218,9 +218,8 @@ class Derived(GRPOTrainer):
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_what_makes_no_baseline_is_refused(trainer, given, said):
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=said):
         with_baseline(trainer, **given)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -255,9 +254,8 @@ def test_what_makes_no_baseline_is_refused(trainer, given, said):
     ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
 )
 def test_settings_that_undo_it_are_refused(tmp_path, trainer, given, changes, said):
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=said):
         make(tmp_path, made=with_baseline(trainer, **given), **changes)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("trainer", "name"), [(GRPOTrainer, "trl"), (RLOOTrainer, "rloo")])

@@ -1,7 +1,5 @@
 """LoRA: scores equal autograd in every parameter of the adapter; else one line says why."""
 
-import json
-import pickle
 import shutil
 import sys
 import warnings
@@ -12,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from models import random_model
+from models import become_a_pickle, config, random_model, remove, write
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
@@ -236,27 +234,6 @@ def test_without_peft_one_line_says_what_to_install(base, monkeypatch):
         load(base, {"rank": 2})
 
 
-def change(**settings):
-    def act(folder):
-        path = folder / "adapter_config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
-
-    return act
-
-
-def become_a_pickle(folder):
-    (folder / "adapter_model.safetensors").unlink()
-    (folder / "adapter_model.bin").write_bytes(pickle.dumps(shutil.rmtree, 2))
-
-
-def remove(name):
-    return lambda folder: (folder / name).unlink()
-
-
-def overwrite(name, content):
-    return lambda folder: (folder / name).write_bytes(content)
-
-
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 KIND = {"target_modules": [], "target_parameters": ["q_proj.weight"]}
 NO_SCORE = "no exact score for {}.*merge"
@@ -265,20 +242,22 @@ SPOILT = {
     "embedding": ({"target_modules": ["embed_tokens"]}, None, NO_SCORE.format("Embedding")),
     "tokens": ({"trainable_token_indices": [1]}, None, NO_SCORE.format("TrainableTokens")),
     "parameters": (KIND, None, NO_SCORE.format("ParamWrapper")),
-    "kind": ({}, change(peft_type="PREFIX_TUNING"), "a PREFIX_TUNING adapter; give a LoRA"),
-    "unknown kind": ({}, change(peft_type="NEW"), "cannot be loaded"),
-    "other modules": ({}, change(target_modules=["c_attn"]),
+    "kind": ({}, config(CONFIG, peft_type="PREFIX_TUNING"),
+             "a PREFIX_TUNING adapter; give a LoRA"),
+    "unknown kind": ({}, config(CONFIG, peft_type="NEW"), "cannot be loaded"),
+    "other modules": ({}, config(CONFIG, target_modules=["c_attn"]),
                       "cannot be loaded: .*c_attn.*whole adapter of model.path"),
-    "fewer modules": ({}, change(target_modules=["q_proj"]),
+    "fewer modules": ({}, config(CONFIG, target_modules=["q_proj"]),
                       "0 of its weights are missing and 24 do not belong to model.path"),
-    "more modules": ({}, change(target_modules=["q_proj", "lm_head"]),
+    "more modules": ({}, config(CONFIG, target_modules=["q_proj", "lm_head"]),
                      "2 of its weights are missing and 24"),
-    "other rank": ({}, change(r=3), "cannot be loaded: .*size mismatch"),
+    "other rank": ({}, config(CONFIG, r=3), "cannot be loaded: .*size mismatch"),
     "no weights": ({}, remove(WEIGHTS), f"no {WEIGHTS} in it"),
     "no configuration": ({}, remove(CONFIG), f"no {CONFIG} in it"),
-    "broken": ({}, overwrite(CONFIG, b"{"), f"{CONFIG} cannot be loaded: Expecting"),
-    "cut": ({}, overwrite(WEIGHTS, b"x" * 20), "the adapter cannot .*header too large"),
-    "pickle": ({}, become_a_pickle, "a file of weights is damaged, or holds more than"),
+    "broken": ({}, write(CONFIG, b"{"), f"{CONFIG} cannot be loaded: Expecting"),
+    "cut": ({}, write(WEIGHTS, b"x" * 20), "the adapter cannot .*header too large"),
+    "pickle": ({}, become_a_pickle(WEIGHTS, "adapter_model.bin"),
+               "a file of weights is damaged, or holds more than"),
 }  # fmt: skip
 
 
@@ -291,4 +270,3 @@ def test_an_adapter_that_cannot_be_measured_is_one_line(base, tmp_path, name):
     with pytest.raises(InputError, match=line) as refused:
         load(base, tmp_path)
     assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")
-    assert "\n" not in str(refused.value)

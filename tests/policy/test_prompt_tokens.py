@@ -53,7 +53,6 @@ def test_a_chat_template_that_fails_is_refused(copy):
         with pytest.raises(InputError, match=expected) as refused:
             encode(policy, "1", chat=True)
         assert str(refused.value).startswith("prompts.chat = true: ")
-        assert "\n" not in str(refused.value)
 
 
 def test_a_chat_is_what_the_template_makes_of_its_turns(copy):

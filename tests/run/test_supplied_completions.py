@@ -110,7 +110,6 @@ def test_a_line_that_the_policy_cannot_have_drawn(case):
         read(stopped_policy("##") if case in STOPPED else None, **keys)
     assert str(refused.value).startswith("here, line 1: ")
     assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("given", ["one", 1e300], ids=shown)
