@@ -78,13 +78,6 @@ def test_the_ratio_of_laws_is_worked_out_by_size():
     assert find_curves(make_tables(law=0))["law_ratio"].isna().all()
 
 
-def test_rows_share_their_scale_and_columns_their_sizes():
-    runs = [make_tables(), make_tables((20, 10, 30), sizes=[16, 32])]
-    (above, other), (below, _) = np.reshape(compose(runs).axes, (2, 2))
-    assert above.get_ylim() == other.get_ylim() != below.get_ylim()
-    assert [axes.get_xticks().tolist() for axes in (below, other)] == [SIZES, [16, 32]]
-
-
 def test_without_the_oracle_there_is_no_row_of_ratios():
     no_ratio = dict.fromkeys(["ratio", "ratio_low", "ratio_high"], np.nan)
     without = make_tables(estimators=["grpo"], **no_ratio)
@@ -116,15 +109,6 @@ def test_a_committed_figure_is_that_of_the_committed_tables(name, dark, tmp_path
     drawn, kept = (imread(path) for path in (tmp_path / "f.png", committed))
     np.testing.assert_allclose(drawn, kept, atol=0.01)
     assert (np.median(drawn[..., :3]) < 0.2) == dark
-
-
-def test_ratios_stand_beside_one_another_and_errors_at_their_size():
-    errors, ratios = compose([make_tables(estimators=["vanilla", "grpo", "oracle"])]).axes
-    places = [
-        {round(bars[0].get_xdata()[0], 3) for bars in axes.containers}
-        for axes in (errors, ratios)
-    ]
-    assert [len(each) for each in places] == [1, 2]
 
 
 def test_a_run_is_named_for_a_reader():

@@ -29,7 +29,3 @@ def test_stacked_pools_hold_each_prompts_numbers_and_the_products_between_them()
     ]:
         expected = np.array([getattr(one, of_one) for one in prompts])
         assert np.array_equal(getattr(pools, name), expected), name
-
-
-def test_a_measurement_says_what_it_found():
-    assert make_measurement().mean_reward == 0.75
