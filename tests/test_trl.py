@@ -258,18 +258,12 @@ def test_the_callback_judges_the_trainers_class_and_the_baseline_in_its_place(gi
     }
 
 
-def test_in_rloo_trainer_the_kl_term_of_its_default_is_named(tmp_path):
+def test_rloos_own_kl_term_and_several_reward_functions_are_named(tmp_path):
     callback = MSECallback(ROWS, right, budget=BUDGET)
-    _, screen = train(tmp_path, [callback], made=RLOOTrainer, max_steps=1)
+    _, screen = train(tmp_path, [callback], [right, right], made=RLOOTrainer, max_steps=1)
     assert (callback.measured, callback.skipped) == (1, 0)
     [line] = [one for one in screen.splitlines() if "not counted in" in one]
     assert "beta = 0.05" in line
-
-
-def test_several_reward_functions_of_the_trainer_are_named(tmp_path):
-    callback = MSECallback(ROWS, right, budget=BUDGET)
-    _, screen = train(tmp_path, [callback], [right, right], max_steps=1)
-    [line] = [one for one in screen.splitlines() if "not counted in" in one]
     assert line.endswith("reward_funcs = ['right', 'right']")
 
 

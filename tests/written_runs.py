@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+import run_mse
 from mse_lab.config.probe_files import dump_probe, parse_probe
 from mse_lab.results.analysis import Analysis
 from mse_lab.results.checks import Check, Checks
@@ -49,3 +50,12 @@ def write_run(folder, pools, name="probe", sizes=SIZES, checks_hold=True, **chan
     environment = {"date": "2026-01-02", "versions": {"numpy": EVIL}, "seconds": 3.2}
     write_file(results.file("environment.json"), environment)
     return folder
+
+
+def put(command, project, folder, *words):
+    """Start the run of a folder again, or put a question to it; give the exit status."""
+    if command == "run":
+        probe = project / "probes/small.yaml"
+        return run_mse.main(["run", str(probe), "--out", str(folder.parent), *words])
+    out = ["--out", str(folder / "f.svg")] if "figure" in command else []
+    return run_mse.main([*command.split(), str(folder), *out, *words])

@@ -23,13 +23,10 @@ def test_every_command_is_carried_out(refused):
 
 def test_version(capsys):
     assert run_mse.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"mse_lab {mse_lab.__version__}\n"
-
-
-def test_as_a_module():
+    said = capsys.readouterr().out
+    assert said == f"mse_lab {mse_lab.__version__}\n"
     words = [sys.executable, "-m", "mse_lab", "--version"]
-    found = subprocess.check_output(words, cwd=ROOT, text=True)
-    assert found == f"mse_lab {mse_lab.__version__}\n"
+    assert subprocess.check_output(words, cwd=ROOT, text=True) == said
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mse_lab.commands import command_line
+from mse_lab.commands import command_line, training_options
 from mse_lab.commands.cli import parse
 from mse_lab.commands.command_line import (
     RESULTS,
@@ -15,6 +15,7 @@ from mse_lab.commands.command_line import (
     file_to_write,
     output_folder,
 )
+from mse_lab.config.schema import Training
 
 
 def test_settings_and_names_are_taken_in_order():
@@ -79,3 +80,28 @@ def test_what_is_no_regular_file_is_not_replaced(kind, tmp_path):
     (tmp_path / "link to a file").symlink_to(tmp_path / "file")
     with pytest.raises(ArgumentTypeError, match="names no regular file"):
         file_to_write(f"{tmp_path}/{kind}")
+
+
+def options(*words, of_probe=None):
+    arguments = parse(["advise", "tiny/base", *words])
+    return training_options.read_training_options(arguments, of_probe)
+
+
+def test_all_behind_training_belongs_to_the_trainer():
+    """Whatever our own options are called; nothing of it is refused as empty or removed."""
+    words = ["n=8", "--out=", "--set", "x", "--help", "--training", "list", ""]
+    arguments = parse(["advise", "tiny/base", "--json", "--training", *words])
+    assert arguments.training == words
+    assert arguments.json
+    assert arguments.set == []
+
+
+def test_options_come_over_what_the_probe_says():
+    of_probe = Training(trainer="trl", num_generations=4, beta=0.1)
+    assert options(of_probe=of_probe) is of_probe
+    changed = options("--G", "6", "--processes", "2", of_probe=of_probe)
+    assert changed.model_extra == {"num_generations": 6, "beta": 0.1, "processes": 2}
+    other = options("--trainer", "verl", "--training", "a=1", of_probe=of_probe)
+    assert (other.words, other.model_extra) == (["a=1"], {})
+    assert options("--completions-per-step", "64").completions_per_step == 64
+    assert options() is None

@@ -34,8 +34,6 @@ FORMS = [
      "gradient_accumulation_steps: 4, reward_weights: [1, 1]}", 8, STD, 32, ""),
     ("trl", "{num_generations: 8, neftune_noise_alpha: 5, max_tool_calling_iterations: 3}",
      8, STD, None, "max_tool_calling_iterations = 3; neftune_noise_alpha = 5"),
-    ("trl", "{num_generations: 8, use_vllm: true}", 8, STD, None,
-     "vllm_importance_sampling_correction = True (default)"),
     # A section of another program is left alone.
     ("trl", "{rl: grpo, num_generations: 4, gradient_accumulation_steps: 2, beta: 0.001, "
      "deepspeed: {gradient_accumulation_steps: 3}}", 4, STD, 16, "beta = 0.001"),
@@ -65,7 +63,6 @@ FORMS = [
      4, CENTRED, 256,
      f"2 updates a batch (data.train_batch_size = 64, {MINI} = 64, "
      "actor_rollout_ref.actor.ppo_epochs = 2); algorithm.use_kl_in_reward = True"),
-    ("trl", "{num_generations: 4, beta: 0.0, mine: {beta: 1}}", 4, STD, None, ""),
     # Half of a draw is used after an update.
     ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 2, "
      "gradient_accumulation_steps: 3, peft_config: {r: 8}}", 4, STD, 24,
@@ -86,31 +83,13 @@ FORMS = [
     # What is null is not given.
     ("trl", "{num_generations: 8, gradient_accumulation_steps: 4, steps_per_generation: "
      "null}", 8, STD, 32, ""),
-    ("trl", "{num_generations: 8, generation_batch_size: 128, steps_per_generation: null, "
-     "per_device_train_batch_size: 64}", 8, STD, 64,
-     "2 updates a batch (generation_batch_size = 128, per_device_train_batch_size = 64, "
-     "gradient_accumulation_steps = 1 by default, processes = 1 by default)"),
     # A file of TRL's whose settings are all its own has its default size.
     ("trl", "{beta: 0.0, output_dir: out}", 8, STD, None, ""),
-    # Words that TRL wrote itself: both tell the processes.
-    ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 4, "
-     "gradient_accumulation_steps: 2, generation_batch_size: 64}", 4, STD, 32,
-     "2 updates a batch (steps_per_generation = 4, gradient_accumulation_steps = 2)"),
-    # A step goes through its draw twice.
-    ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 1, "
-     "gradient_accumulation_steps: 2, num_iterations: 2}", 4, STD, 8, ""),
-    # Weights & Biases keeps each under its value, beside those of the model.
-    ("trl", "{wandb_version: 1, _wandb: {value: {cli: 1}}, num_generations: {value: "
-     "4}, beta: {desc: null, value: 0.1}, rope_parameters: {value: {beta_fast: 32}}, "
-     "quantization_config: {value: {load_in_4bit: true}}, num_hidden_layers: {value: 2}}",
-     4, STD, None, "beta = 0.1"),
     ("trl", "{num_generations: 4, num_train_epochs: 3.0, learning_rate: 1e-6, "
      "reward_funcs: [a, b], chat_template_kwargs: {enable_thinking: false}}", 4, STD, None,
      "num_train_epochs = 3.0; learning_rate = 1e-06; chat_template_kwargs = "
      "{'enable_thinking': False}; reward_funcs = ['a', 'b']"),
     # RLOO is known by what GRPO does not have, and has its own defaults.
-    ("trl", "{per_device_train_batch_size: 8, normalize_advantages: false}", 2, LOO, 8,
-     "beta = 0.05 (default)"),
     ("trl", "--normalize_advantages --num_generations 4 --beta 0 --reward_clip_range -1 1",
      4, LOO, None, "normalize_advantages = True; reward_clip_range = [-1, 1]"),
     ("rloo", "{num_generations: 4, beta: 0.0}", 4, LOO, None, ""),

@@ -12,10 +12,10 @@ from fuzzing import CASES, SCALARS, nested
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import run_mse
 from mse_lab.arrays import LARGEST
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import READERS
+from written_runs import put
 
 FILES = sorted(READERS)
 COMMANDS = ["run", "figure", "figure --phase", "claims", "advise", "report"]
@@ -89,14 +89,6 @@ def spoil(path, kind, *how):
         name = sorted(arrays)[int(how[0] * (len(arrays) - 1))]
         with np.errstate(all="ignore"):
             write_file(path, {**arrays, name: ARRAYS[how[1]](arrays[name])})
-
-
-def put(command, project, folder):
-    if command == "run":
-        probe = project / "probes/small.yaml"
-        return run_mse.main(["run", str(probe), "--out", str(folder.parent)])
-    out = ["--out", str(folder / "f.svg")] if "figure" in command else []
-    return run_mse.main([*command.split(), str(folder), *out])
 
 
 @CASES

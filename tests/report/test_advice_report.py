@@ -243,19 +243,6 @@ def test_an_answer_without_pools_is_the_one_that_was_kept(results):
         advise_run(results.path, AT_2048)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "line"),
-    [
-        (lambda run: run.file("pools.npz").unlink(), "tables only; python run_mse.py run"),
-        (lambda run: run.file("mse.csv").unlink(), "no finished run"),
-    ],
-)
-def test_a_folder_that_is_no_finished_run(results, spoil, line):
-    spoil(results)
-    with pytest.raises(InputError, match=line):
-        advise_run(results.path)
-
-
 def test_a_refusal_names_the_folder(tmp_path):
     rng = np.random.default_rng(8)
     pools = make_design(rng, prompts=1).draw(rng, 32, 2, 4)

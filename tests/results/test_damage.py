@@ -22,6 +22,7 @@ from mse_lab.results.folder import (
     read_table,
 )
 from mse_lab.run import context
+from written_runs import put
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = [
@@ -57,14 +58,6 @@ def test_whatever_is_damaged_is_named(copy, name, damage):
 COMMANDS = ["run", "figure", "claims", "advise", "report"]
 
 
-def put(command, project, copy, *words):
-    if command == "run":
-        probe = project / "probes/small.yaml"
-        return run_mse.main([command, str(probe), "--out", str(copy.path.parent), *words])
-    out = ["--out", str(copy.path / "f.svg")] if command == "figure" else []
-    return run_mse.main([command, str(copy.path), *out, *words])
-
-
 @pytest.mark.parametrize(
     ("command", "name"),
     [
@@ -79,7 +72,7 @@ def put(command, project, copy, *words):
 )
 def test_commands_name_what_is_damaged(command, name, project, copy, capsys):
     DAMAGES["cut"](copy.file(name))
-    assert put(command, project, copy) == 2
+    assert put(command, project, copy.path) == 2
     said = capsys.readouterr().err
     assert f"{copy.file(name)}: damaged" in said
     assert said.count("\n") == 1
@@ -89,12 +82,12 @@ def test_a_fresh_start_measures_again(project, copy, capsys):
     expected = copy.file("mse.csv").read_bytes()
     for name in ("mse.csv", "pools.npz", "config.yaml", "checkpoint.json"):
         DAMAGES["cut"](copy.file(name))
-    assert put("run", project, copy, "--fresh") == 0
+    assert put("run", project, copy.path, "--fresh") == 0
     assert copy.file("mse.csv").read_bytes() == expected
-    assert put("run", project, copy) == 0
+    assert put("run", project, copy.path) == 0
     copy.file("mse.csv").unlink()
     copy.file("mse.csv").mkdir()
-    assert put("run", project, copy, "--fresh") == 2
+    assert put("run", project, copy.path, "--fresh") == 2
     assert "mse.csv: cannot be written: Is a directory" in capsys.readouterr().err
 
 
@@ -111,13 +104,13 @@ def test_what_follows_from_the_pools_is_made_again(
     for path in map(copy.file, lost):
         DAMAGES["cut"](path) if damage == "cut" else path.unlink()
     monkeypatch.setattr(context, "load_policy", None)
-    assert put("run", project, copy) == 0
+    assert put("run", project, copy.path) == 0
     said = capsys.readouterr()
     again = f"{copy.path}: {', '.join(lost)} made again from pools.npz\n"
     assert said.out.startswith(again)
     assert not said.err
     assert {path.name: path.read_bytes() for path in copy.path.iterdir()} == expected
-    assert put("run", project, copy) == 0
+    assert put("run", project, copy.path) == 0
     assert "finished before, left as it is" in capsys.readouterr().out
 
 
@@ -141,7 +134,7 @@ def test_what_does_not_follow_is_asked_for(
     if damage == "gone" and name == "prompts.csv":
         copy.file(name).unlink()
     there = sorted(path.name for path in copy.path.iterdir())
-    assert put("run", project, copy) == 2
+    assert put("run", project, copy.path) == 2
     said = capsys.readouterr().err
     kind = "missing" if name not in there else "damaged"
     assert f"{copy.file(name)}: {kind}" in said
@@ -151,9 +144,9 @@ def test_what_does_not_follow_is_asked_for(
 
 def test_a_lost_table_is_no_room_for_another_configuration(project, copy, capsys):
     copy.file("mse.csv").unlink()
-    assert put("run", project, copy, "--set", "seed=5") == 2
+    assert put("run", project, copy.path, "--set", "seed=5") == 2
     assert "belongs to another configuration (seed" in capsys.readouterr().err
-    assert put("run", project, copy) == 0
+    assert put("run", project, copy.path) == 0
     assert "mse.csv made again from pools.npz" in capsys.readouterr().out
 
 
@@ -161,7 +154,7 @@ def test_tables_without_raw_data_serve_the_figure(project, copy):
     """As they are committed; `run` measures them again."""
     for name in ("pools.npz", "errors.npz", "completions.jsonl"):
         copy.file(name).unlink()
-    assert put("figure", project, copy) == 0
+    assert put("figure", project, copy.path) == 0
 
 
 def test_parts_of_two_runs_are_told_apart(copy, capsys):
@@ -254,14 +247,14 @@ def test_what_answers_are_read_from_is_as_the_run_wrote_it(name, project, copy, 
     readers = [*commands, *["figure"] * (name in FROM_POOLS)]
     # No command reads laws at further sizes back, but `run` restores them.
     for command in readers if name != "laws.csv" else []:
-        assert put(command, project, copy) == 2
+        assert put(command, project, copy.path) == 2
         said = capsys.readouterr().err
         assert f"{copy.file(name)}: not as the run wrote it, by its digest in chec" in said
     made_again = name in FROM_POOLS
-    assert put("run", project, copy) == (0 if made_again else 2)
+    assert put("run", project, copy.path) == (0 if made_again else 2)
     if made_again:
         assert f"{name} made again from pools.npz" in capsys.readouterr().out
-        assert [put(command, project, copy) for command in commands] == [0, 0, 0]
+        assert [put(command, project, copy.path) for command in commands] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)

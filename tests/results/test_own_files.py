@@ -62,15 +62,6 @@ def test_the_folder_of_a_run(project, tmp_path, refused, kind):
     assert [path.is_symlink() for path in paths] == [kind == "link"] * len(paths)
 
 
-def test_a_link_in_the_place_of_a_table_is_replaced_not_followed(project, tmp_path):
-    folder = shutil.copytree(project / "results", tmp_path / "out") / "small"
-    theirs = put(folder / "mse.csv", "link", tmp_path)
-    probe = project / "probes/small.yaml"
-    assert run_mse.main(["run", str(probe), "--fresh", "--out", f"{tmp_path}/out"]) == 0
-    assert theirs.read_text() == OWN
-    assert not (folder / "mse.csv").is_symlink()
-
-
 def test_what_commands_have_made_is_theirs_to_replace(project, tmp_path):
     """Figures are replaced below, by the function that all of them are saved by."""
     folder = shutil.copytree(project / "results/small", tmp_path / "small")

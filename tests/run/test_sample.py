@@ -10,15 +10,12 @@ import pytest
 from changed_subjects import changed
 from models import draw
 from mse_lab.data.streams import uniforms
-from mse_lab.errors import InputError
 from mse_lab.mse import one_pool
 from mse_lab.mse.one_pool import gradient_weights
 from mse_lab.run import sample as sampling
 from mse_lab.run.advise import DEFAULT_BUDGET
 from mse_lab.run.looks import looks
-from mse_lab.run.memory import Fallbacks
 from mse_lab.run.sample import POOL, kept_bytes, sample_batch
-from mse_lab.scores.score_block import Scoring
 from plain_scores import plain_scores
 
 
@@ -161,15 +158,3 @@ def test_a_pass_that_ran_out_of_memory_leaves_nothing_behind(subject, monkeypatc
     assert len(failed) == 1
     np.testing.assert_allclose(found.gram_KK, whole.gram_KK, rtol=1e-6)
     np.testing.assert_allclose(found.gradient_D, whole.gradient_D, rtol=1e-4, atol=1e-6)
-
-
-def test_where_no_way_fits_a_line_says_so(subject, monkeypatch):
-    ways = Fallbacks([Scoring()], lambda way: 0, 0)
-    monkeypatch.setattr(subject.memory, "scoring", ways)
-
-    def out(*given, **settings):
-        raise MemoryError
-
-    monkeypatch.setattr(sampling, "score_block", out)
-    with pytest.raises(InputError, match="out of memory"):
-        sample_prompt(subject, 0, range(8))
