@@ -121,7 +121,6 @@ BAD_PROBES = [
     ),
     ({"model": MODEL | {"device_map": "auto"}}, "takes all devices; set model.device = au"),
     ({"model": MODEL | {"device_map": "x"}}, "model.device_map = 'x': should be 'auto'"),
-    ({"model": MODEL | {"adaptor": "x"}}, "unknown key model.adaptor; did you mean adapte"),
     *(
         ({"parameters": [one]}, "is not a regular expression: ")
         for one in ("[a", "a{99999999999}", "(?P<a>x)(?P<a>y)", "(" * 500)
@@ -154,14 +153,12 @@ def test_an_assignment_that_cannot_be_carried_out(assignment, line):
 
 BAD_YAML = [
     ("a0: &a0 [x, x]\na1: &a1 [*a0, *a0]\n", "an alias (*); write its value instead"),
-    ("a: &a [*a]", "an alias (*)"),
     ("[" * 900 + "]" * 900, "nested too deeply"),
     ("!!binary aGk=", "not valid YAML"),
     ("!!python/object/apply:os.getcwd []", "could not determine"),
     ("? [1, 2]\n: 3", "unhashable key"),
     ("a: " + "9" * 5000, "not valid YAML"),
     ("a: 0x" + "f" * 5000, "4300 digits"),
-    ("a: 0x_", "not valid YAML"),
     ('a: "\\ud800"', "surrogates not allowed"),
     ('a: "\\UFFFFFFFF"', "not valid YAML"),
     ("a: 1\nb: 2\na: 3", 'the key a occurs twice in "<unicode string>", line 3'),
@@ -169,12 +166,10 @@ BAD_YAML = [
     ("seed: -00", "-00 is no plain number"),
     ("a: 1:30.5", "1:30.5 is no plain number"),
     ("a: 1\n---\na: 2", "not valid YAML"),
-    ("{", "not valid YAML"),
     ("a: \x01", "not valid YAML"),
 ]
 BAD_JSON = [
     (r'{"id": "\ud800"}', "surrogates not allowed"),
-    (r'{"\uDFFF": 1}', "surrogates not allowed"),
     ('{"a": ' + "[" * 2000 + "]" * 2000 + "}", "recursion"),
     ('{"id": ' + "9" * 5000 + "}", "4300 digits"),
     ('{"a": [{"b": 1, "c": 2, "b": 3}]}', "the key b occurs twice"),

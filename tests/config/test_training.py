@@ -63,6 +63,7 @@ FORMS = [
      4, CENTRED, 256,
      f"2 updates a batch (data.train_batch_size = 64, {MINI} = 64, "
      "actor_rollout_ref.actor.ppo_epochs = 2); algorithm.use_kl_in_reward = True"),
+    ("trl", "{num_generations: 4, beta: 0.0, mine: {beta: 1}}", 4, STD, None, ""),
     # Half of a draw is used after an update.
     ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 2, "
      "gradient_accumulation_steps: 3, peft_config: {r: 8}}", 4, STD, 24,
@@ -218,7 +219,6 @@ def test_no_two_rows_of_the_table_hold_at_once():
 # Trainer, a file's name and text or words, and the line after the name.
 REFUSED = [
     ("trl", "x.sh", "python train.py --num_generations 8", TWO_WAYS),
-    ("trl", "x.toml", "[orchestrator]\nrollouts_per_example = 16\n", TWO_WAYS),
     ("trl", "training_args.bin", "", "scripts are not read: give a mapping"),
     ("trl", "x.yaml", "# num_generations: 8\n", "holds no mapping of settings to values"),
     ("trl", "x.yaml", "- num_generations\n", "holds no mapping of settings to values"),

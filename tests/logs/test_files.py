@@ -43,8 +43,6 @@ NO_LOG, NO_JSON = "1 file(s) that are no log: left out", "1 line(s) that are no 
 # What happens to a log, or lies beside it, and what is said of it.
 SPOILS = {
     "link": (lambda log: (log.parent / "b.jsonl").symlink_to(log), AGAIN),
-    "hard link": (lambda log: os.link(log, log.parent / "b.jsonl"), AGAIN),
-    "copy": (lambda log: put(log, "b.jsonl", log.read_bytes()), AGAIN),
     "copy below": (lambda log: put(log, "b/a.jsonl", log.read_bytes()), AGAIN),
     "data set": (lambda log: put(log, "train.jsonl", '{"question": "a"}\n'), NO_LOG),
     "table below": (lambda log: put(log, "c/d/words.csv", "a,b\n1,2\n"), NO_LOG),
@@ -181,7 +179,6 @@ REFUSED = [
     ("a.jsonl", '{"prompt_id": 1, "reward": 1}\n' + "{\n" * 3, "as 3 of 4 lines: a log"),
     ("a.jsonl", "{}".encode("utf-16"), "is UTF-16 or UTF-32; save it as UTF-8"),
     ("a.csv", "prompt".encode("utf-16"), "is UTF-16"),
-    ("a.jsonl", "{}".encode("utf-16-be"), "is UTF-16"),
     ("a.jsonl", "", r"a.jsonl: is empty \(no row has a column\); let the trainer"),
     ("a.jsonl", "{}\n" * 3, "is empty"),
     ("a.csv", "prompt,reward\n", "is empty"),

@@ -163,11 +163,6 @@ REFUSED = {
         lambda at: write_lines(at / "log.jsonl", twice("input=prompt", "output=text",
             "step", "score=reward", gts="")), "", "line 481: step 1 comes again after",
     ),
-    "two epochs in mixed order": (
-        [line for seed in (0, 1) for line in np.random.default_rng(seed).permutation(
-            np.array(lines("prompt", "reward"), dtype=object))], "",
-        "comes again after another",
-    ),
     "groups numbered anew": (lines("reward", group=lambda row: row["id"] % 5), "",
         "line 41: group '0' comes again after another"),
     "the user's groups numbered anew": (lines("reward", g=lambda row: row["id"] % 5),
@@ -196,7 +191,6 @@ REFUSED = {
         lambda at: (at / "log.csv").write_text("prompt,reward\na,1_0\n"), "",
         "reward = '1_0': give a number"),
     "a reward in late lines": (late(reward=1.0), "", LATE.format("reward")),
-    "rewards in late lines": (late(rewards={"a": 1.0}), "", LATE.format("rewards")),
     "the user's reward in late lines": (late(r=1.0), "reward=2*r", LATE.format("r")),
     "a nested reward in late lines": (late(r={"a": 1.0}), "reward=r.a", LATE.format("r")),
     "a group in late lines": (late("reward", g=1), "group=g", LATE.format("g")),
@@ -232,17 +226,11 @@ REFUSED = {
     "3,000 lists deep": (nested, "", "not valid JSON|nested too deeply"),
     "one text": (lines("reward", prompt=ONE_PROMPT), "",
         "480 completions, and there is no other"),
-    "one text and an id": (lines("reward", "example_id=id", prompt=ONE_PROMPT), "",
-        "with 60 values of example_id"),
     "passes side by side": (lines("prompt", "reward", Epoch=lambda row: row["place"] // 4),
         "", "with 2 values of Epoch: --columns .*, step=Epoch if a pass"),
     "passes of a group's id": (
         lines("prompt_id=id", "group=id", "reward", runID=lambda row: row["place"] % 2),
         "", "with 2 values of runID",
-    ),
-    "a few texts and an id": (
-        lines("reward", "problem-ID=id", prompt=lambda row: f"{row['id'] // 20}"), "",
-        "has 160 completions, with 20 values of problem-ID",
     ),
     "one text of two groups": (
         lines("reward", "step", prompt=lambda row: f"{max(row['id'], 1)}"), "",

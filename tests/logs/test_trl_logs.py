@@ -77,7 +77,6 @@ READ = {
     "weights": (WEIGHTED, {"rewards": ["reward", "short"]},
         {"columns": "reward=reward,reward=0.1*short"},
             {"zero_variance": BY_BLOCK["zero_variance"]}),
-    "a KL term": (KL, {}, {"columns": "reward=reward"}, BY_BLOCK),
     "steps in one another": (LOGGED.assign(step=1 + BASE["id"] % 2), {"whole": True}, {},
         BY_BLOCK),
     "no reward of some": (
@@ -93,19 +92,15 @@ def test_read(tmp_path, name):
     check(write_trl(tmp_path, frame, **written), expected, **settings)
 
 
-WRONG = LOGGED.assign(advantage=np.float32(1.0))
 REFUSED = {
     "two floats": (WEIGHTED, {"rewards": ["reward", "short"]}, {},
         "these columns are rewards: reward, short"),
     "weights that are not given": (WEIGHTED, {"rewards": ["reward", "short"],
         "state": state_of(10, ["reward", "short"])}, {},
             "the advantages do not follow the rewards in blocks of"),
-    "other advantages": (WRONG, {}, {}, "advantages do not follow"),
     "a KL term": (KL, {}, {}, "with a KL term in the reward name the rewards"),
     "another order": (mixed(), {}, {}, "here blocks have 1, "),
     "a row is missing": (LOGGED.drop(index=9), {}, {}, "here blocks have 3, 4"),
-    "a row twice": (LOGGED.iloc[sorted([9, *range(len(LOGGED))])], {}, {},
-        "here blocks have 4, 5"),
     "equal rewards, one text": (FLAT.assign(prompt="Play."), {}, {},
         r"groups of 2 or 3 or 4 or 6 or 8 or 12 or 24\?"),
     "another size": (LOGGED.assign(prompt="Play."), {}, {"group_size": 8},

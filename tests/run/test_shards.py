@@ -27,10 +27,9 @@ def same(one, other):
     "changes",
     [
         {},
-        {"lines": ""},
         {"rare_ratios_X": np.ones(3), "retreated": True, "process": 3},
     ],
-    ids=["plain", "no text", "supplied"],
+    ids=["plain", "supplied"],
 )
 def test_what_is_saved_is_read_back(tmp_path, changes):
     path, shard = tmp_path / "shards/000000.npz", make_measurement(**changes)
@@ -65,23 +64,14 @@ def alter(name, function):
     return rewritten(lambda arrays: arrays.update({name: function(arrays[name])}))
 
 
-def spoil_diagonal(arrays):
-    arrays["gram_KGG"][0, 0, 0] = np.nan
-
-
 OTHER_RUN = "changed since, or of another run"
 SPOILT = {
     "empty": (cut(0), ""),
-    "its first bytes": (cut(10), ""),
     "half": (cut(1000), ""),
-    "a byte less": (cut(-1), ""),
     "a bit flipped": (flip_a_bit, ".*CRC"),
     "another version": (alter("version", lambda one: one + 1), "of another version"),
     "no version": (rewritten(lambda arrays: arrays.pop("version")), "of another version"),
     "rewards flipped": (alter("rewards_N", lambda one: 1 - one), OTHER_RUN),
-    "Gram scaled": (alter("gram_KGG", lambda one: 100 * one), OTHER_RUN),
-    "NaN on the diagonal": (rewritten(spoil_diagonal), OTHER_RUN),
-    "other number": (alter("products_N", lambda one: one[:-1]), OTHER_RUN),
     "other shape": (alter("gram_KGG", lambda one: one.reshape(1, 2, 4)), OTHER_RUN),
     "other type": (alter("lengths_N", lambda one: one.astype(np.uint64)), OTHER_RUN),
     "an array less": (rewritten(lambda arrays: arrays.pop("kind_products_M")), OTHER_RUN),
