@@ -18,7 +18,6 @@ from models import (
     keep_sentencepiece_only,
     load,
     probe_of,
-    random_model,
     random_policy,
     randomise,
     remove,
@@ -233,15 +232,6 @@ def test_parameters_are_chosen_by_patterns_and_a_tied_one_stands_once():
     message = "'moe' matches no parameter of the model; names look like model.embed_tokens"
     with pytest.raises(InputError, match=message):
         select_parameters(model, ["mlp", "moe"])
-
-
-@pytest.mark.parametrize("architecture", ["qwen3", "llama", "gemma2", "gpt2"])
-def test_causal_models_are_taken(copy, architecture):
-    other(lambda: random_model(architecture))(copy)
-    for dtype in ("float32", "bfloat16", "float64"):
-        policy = load(copy, dtype=dtype)
-        assert missing_rule(policy) is None
-        assert policy.model.dtype == getattr(torch, dtype)
 
 
 def test_a_folder_that_hides_another_is_refused_or_said(copy, tmp_path, monkeypatch):

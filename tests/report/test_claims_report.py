@@ -6,8 +6,7 @@ import pandas as pd
 
 from claimed_runs import draw
 from mse_lab.answers.statements import LARGE_GROUPS, LAW, ON_AVERAGE, ORDER, judge_runs
-from mse_lab.formatting import with_interval
-from mse_lab.report.claims_report import CHECKS, NOTES, claims_screen
+from mse_lab.report.claims_report import claims_screen
 from written_runs import write_run
 
 
@@ -31,34 +30,6 @@ def test_the_file_of_a_run(tmp_path, carry_out):
     assert table[["says", "sentence"]].notna().all(axis=None)
 
 
-def screen(*kinds):
-    claims = judge_runs([draw(kind, sizes=(4, 8)) for kind in kinds])
-    lines = claims_screen(claims).splitlines()
-    assert max(map(len, lines)) <= 80
-    return claims, lines
-
-
-def test_one_run_on_one_screen():
-    """A line a statement: evidence first, then checks; verdict, words, number."""
-    claims, lines = screen("quiet")
-    assert lines.pop(0).startswith("quiet-1: ")
-    for note in reversed(NOTES.values()):
-        assert lines.pop() == note
-    lines = [line for line in lines if not line.startswith(" ")]
-    middle = lines.index(CHECKS)
-    assert CHECKS.endswith("within a factor of 1.5 of the law")
-    assert LAW.test.within[1] == 1.5
-    whole = [claim for claim in claims if claim.group_size is None]
-    assert lines[0].startswith("Statements")
-    assert sum(not claim.about.identity for claim in whole) == middle - 1
-    assert len(lines) == len(whole) + 2
-    [line] = [line for line in lines if "score norm" in line]
-    [claim] = [claim for claim in whole if claim.about == ON_AVERAGE]
-    assert line.startswith(f"FAILS                Ass. 2    {ON_AVERAGE.short}: r -")
-    shown = f"{ON_AVERAGE.short}: r {with_interval(claim.number.estimate)}"
-    assert shown in " ".join(claims_screen(claims).split())
-
-
 def test_what_is_undecided_says_why_over_several_lines():
     claim, *_ = judge_runs([draw("quiet", sizes=(4, 8))])
     sentence = f"{'Because of this, ' * 12}and take more prompts."
@@ -69,7 +40,9 @@ def test_what_is_undecided_says_why_over_several_lines():
 
 def test_several_runs_on_one_screen():
     """One verdict of all, or each with its runs."""
-    _, lines = screen("quiet", "fair")
+    claims = judge_runs([draw(kind, sizes=(4, 8)) for kind in ("quiet", "fair")])
+    lines = claims_screen(claims).splitlines()
+    assert max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
     assert lines[0].startswith("quiet-1, fair-1: ")
     assert f"{ON_AVERAGE.short}: FAILS (quiet-1), holds (fair-1)" in text

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from designs import FIXED
 from mse.test_curves import SIZES, curves_of
 from mse.test_reference_noise import independent_design
 from mse_lab.mse.curves import measure_curves
@@ -40,14 +39,6 @@ def test_a_reference_that_is_too_small_for_a_bias_is_said():
         found = analysed(pools, [4, 16], estimators=("grpo", "maxrl"))
         [*said] = (one for one in found.warnings if "give pool.reference=20" in one)
         assert len(said) == found.mse["mse"].isna().sum() == cells
-
-
-def test_one_prompt_that_carries_all_is_said_whatever_its_two_groups_are():
-    """One of 60 with scores 5 times as large has, by the laws, nearly all of the spread."""
-    rng = np.random.default_rng(6)
-    design = FIXED["one of 60 x 5"]()
-    few = [analysed(design.draw(rng, 256, 2, 64), [4, 64]) for _ in range(4)]
-    assert all("degrees of freedom" in " ".join(one.warnings) for one in few)
 
 
 def test_the_pool_that_would_do_by_hand(monkeypatch):
