@@ -1,7 +1,9 @@
-"""TRL's files: blocks, rewards, evaluations, repeats; by hand and by its trainer."""
+"""TRL's files, by hand and by its trainer; lines of other trainers by the page's words."""
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,9 +16,11 @@ from log_makers import (
     read,
     state_of,
     with_advantages,
+    write_lines,
     write_trl,
 )
 from mse_lab.errors import InputError
+from mse_lab.logs import forms
 
 BASE = completions(prompts=6, size=4, steps=10, seed=5)
 BY_BLOCK = counted(BASE, "id")
@@ -283,3 +287,45 @@ def test_a_csv_whose_rewards_are_not_told_from_other_numbers(tmp_path):
         read(tmp_path)
     found = check(tmp_path, BY_BLOCK, "reward=reward")
     assert found.groups.lengths[1].tolist() == texts.str.len().tolist()
+
+
+MESSAGES = [{"role": "user", "content": "Begin the game."}]
+
+# Lines of other trainers, whose words are those of the page: two groups of two.
+OTHERS = {
+    "verifiers": lambda g, k: {
+        "example_id": g, "prompt": MESSAGES, "completion": MESSAGES, "reward": k,
+            "task": "t",
+    },
+    "open-instruct": lambda g, k: {
+        "step": 1, "sample_idx": k, "prompt_idx": g, "prompt_tokens": [1], "reward": k,
+        "response_tokens": [2, k], "finish_reason": "stop", "logprobs": [-1.0, -1.0],
+    },
+    "prime-rl": lambda g, k: {
+        "task": {"key": "a"}, "rewards": {"NAME": {"score": k, "weight": 1}}, "nodes": [],
+        "info": {"group_id": f"g{g}"}, "run": {"step": 1},
+    },
+    "AReaL": lambda g, k: {
+        "task_id": g, "sample_idx": k, "tail_version": 1 + k, "prompt": "a", "reward": k,
+        "completion": "b",
+    },
+    "NeMo-RL": lambda g, k: {
+        "content": ["a"], "rewards": [k], "input_lengths": [3], "token_ids": [[1, 2]],
+        "token_loss_mask": [[0, 1]],
+    },
+    "slime": lambda g, k: {
+        "group_index": g, "index": k, "prompt": "a", "response": "b", "tokens": [1, 2, 3],
+        "response_length": 1, "reward": k, "status": "truncated", "loss_mask": [1],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trainer", OTHERS)
+def test_the_words_of_the_page_read_other_trainers(tmp_path, trainer):
+    page = Path(forms.__file__).with_name("README.md").read_text()
+    words = re.search(rf"^\|{trainer},.*\|`(.*)`\|$", page, re.MULTILINE)[1].split()
+    made = [OTHERS[trainer](g, k) for g in (0, 1) for k in (0, 1)]
+    size = 2 if "--group-size" in words else None
+    path = write_lines(tmp_path / "log.jsonl", made)
+    found = check(path, {"groups": 2}, words[1], group_size=size)
+    assert found.groups.completions["reward"].tolist() == [0, 1, 0, 1]
