@@ -6,17 +6,15 @@ their parameters. The first of `RULES` that fits a module is the module's
 with its whole model, a completion at a time (`plain_backward.py`).
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from transformers.pytorch_utils import Conv1D
 
 from mse_lab.scores.factors import Dense, Factor, OuterProducts, RowSums
-from mse_lab.scores.module_hooks import Call, no_rule
+from mse_lab.scores.module_hooks import Call
 
 Factors = Mapping[str, Factor]
 
@@ -80,37 +78,14 @@ def _linear(call: Call, d: Tensor) -> Factors:
     return {"weight": OuterProducts(d, x, shared), "bias": bias}
 
 
-class _Lookups(TorchFunctionMode):
-    """Observes the arguments of lookups."""
+def _look_up(call: Call) -> tuple[Tensor, Tensor]:
+    """Give the rows that a call looks up, (N, T), and what multiplies them, (N, T, C).
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[dict[str, Any]] = []
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if func is nn.functional.embedding:
-            given = inspect.signature(func).bind(*args, **(kwargs or {}))
-            self.seen.append(given.arguments)
-        return func(*args, **(kwargs or {}))
-
-
-def _look_up(call: Call) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the rows that a call looks up, (N, T), what multiplies them, and which count.
-
-    What multiplies them is what a lookup of ones gives, (N, T, C). The padding row does not
-    count: autograd takes it for a constant.
+    That is what a lookup of ones gives.
     """
     weight: Any = call.module.weight
-    with _Lookups() as lookups:
-        slope = call.run({"weight": torch.ones_like(weight[:1]).expand_as(weight)})
-    if len(lookups.seen) != 1:
-        raise no_rule(call.owner, call.module, "it does not look up once")
-    given = lookups.seen[0]
-    index, padding = given["input"].to(slope.device), given.get("padding_idx")
-    counts = index != (-1 if padding is None else padding % len(weight))
-    return call.split(index), call.split(slope), call.split(counts)
+    slope = call.run({"weight": torch.ones_like(weight[:1]).expand_as(weight)})
+    return call.split(call.inputs[0].to(slope.device)), call.split(slope)
 
 
 def _is_lookup(call: Call) -> bool:
@@ -118,13 +93,18 @@ def _is_lookup(call: Call) -> bool:
     module: Any = call.module
     if not _owns(call, nn.Embedding) or module.max_norm or module.scale_grad_by_freq:
         return False
-    index_NT, slope_NTC, _ = _look_up(call)
+    if len(call.inputs) != 1 or call.inputs[0].is_floating_point():
+        return False
+    index_NT, slope_NTC = _look_up(call)
     rows = module.weight.detach()[index_NT.to(module.weight.device)]
     return agree(slope_NTC * rows.to(slope_NTC.device), call.split(call.result))
 
 
 def _lookup(call: Call, d: Tensor) -> Factors:
-    index_NT, slope_NTC, counts_NT = _look_up(call)
+    index_NT, slope_NTC = _look_up(call)
+    padding: Any = call.module.padding_idx
+    # Autograd takes the padding row for a constant.
+    counts_NT = index_NT != (-1 if padding is None else padding)
     d = call.split(d) * (slope_NTC * counts_NT[..., None])
     return {"weight": RowSums(index_NT.flatten(1), d.flatten(1, -2))}
 

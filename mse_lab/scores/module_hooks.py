@@ -1,7 +1,7 @@
 """Hooks: a module's calls in the forward pass, their gradients in the backward pass.
 
-Tensors come as (N, ...), completions first; as (N T, ...), their tokens flattened; and as
-(1, ...), one for all completions, such as position embeddings.
+Tensors come as (N, ...), completions first; and as (1, ...), one for all completions, such
+as position embeddings.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -95,18 +95,11 @@ class Call:
         return given and self._has_rows(self.result)
 
     def _has_rows(self, tensor: Tensor) -> bool:
-        features = tensor.is_floating_point()
-        if _lead(tensor) == self.rows * self.tokens:
-            return tensor.dim() > features
-        return _lead(tensor) == self.rows and tensor.dim() > 1 + features
+        return _lead(tensor) == self.rows and tensor.dim() > 1 + tensor.is_floating_point()
 
     def split(self, tensor: Tensor) -> Tensor:
         """View a tensor of the call as (N, ...), also where it is common to all."""
-        if self.common:
-            return tensor.expand(self.rows, *tensor.shape[1:])
-        if _lead(tensor) == self.rows:
-            return tensor
-        return tensor.unflatten(0, (self.rows, self.tokens))
+        return tensor.expand(self.rows, *tensor.shape[1:]) if self.common else tensor
 
     def values(self) -> dict[str, Tensor]:
         """Give the parameters' values, by their names inside the module."""

@@ -29,9 +29,9 @@ from mse_lab.scores.module_hooks import (
 )
 from mse_lab.scores.reference import gradient_hooks
 
-# Rows and tokens of the calibration pass. Rows are recognised by these sizes and their
-# product, which other sizes of a model are unlikely to have. SCORED_TOKENS tokens of each
-# row get log-probabilities.
+# Rows and tokens of the calibration pass. Rows are recognised by their number, which other
+# sizes of a model are unlikely to have. SCORED_TOKENS tokens of each row get
+# log-probabilities.
 TRIAL_ROWS, TRIAL_TOKENS, SCORED_TOKENS = 3, 13, 3
 
 

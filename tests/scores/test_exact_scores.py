@@ -84,18 +84,12 @@ FEW = ("whole", "sliced")
 IN_EVERY_WAY = {"qwen2, tied", "gemma2"}
 
 
-# What OPT does after its last layer does not run on slices.
-WHOLE_LOGITS = {"opt"}
-
-
-def assert_exact(monkeypatch, policy, completions, bound, name="", ways=WAYS):
+def assert_exact(monkeypatch, policy, completions, bound, ways=WAYS):
     truth, found = plain_scores(policy, completions), {}
     if missing_rule(policy):
         ways = [way for way in ways if WAYS[way][0].alone] or ["alone"]
     for way in ways:
         how, slice_bytes = WAYS[way]
-        if how.sliced and name in WHOLE_LOGITS:
-            continue
         monkeypatch.setattr(factors, "SLICE_BYTES", slice_bytes)
         found[way] = gaps(policy, completions, how, truth)
     assert max(max(each.values()) for each in found.values()) < bound, found
@@ -109,7 +103,7 @@ def test_every_architecture(monkeypatch, name):
     policy = random_policy(architecture, tied=tied)
     bound = FLOAT32 if architecture in ROUNDED else EXACT
     ways = WAYS if name in IN_EVERY_WAY else FEW
-    truth = assert_exact(monkeypatch, policy, SOME, bound, architecture, ways)
+    truth = assert_exact(monkeypatch, policy, SOME, bound, ways)
     scores_ND, log_probs_N, _ = truth
     weights = np.array([1.0, -2.0, 0.5, 3.0])
     found, recomputed_N = weighted_gradient(policy, PROMPT, SOME, weights)
@@ -167,7 +161,7 @@ def test_every_case(monkeypatch, case):
     make, completions, bound = CASES[case]
     policy = make()
     completions = completions(policy) if callable(completions) else completions
-    assert_exact(monkeypatch, policy, completions, bound, case, (*FEW, "alone"))
+    assert_exact(monkeypatch, policy, completions, bound, (*FEW, "alone"))
 
 
 def test_what_no_completion_of_a_block_needs_has_no_score():
@@ -181,9 +175,9 @@ def test_what_no_completion_of_a_block_needs_has_no_score():
 
 
 def flipped(call, tensor, plain=Call.split):
-    """Take flattened tokens as those of other completions."""
+    """Take gradients of what is one for all as those of other completions."""
     found = plain(call, tensor)
-    return found if len(found) == len(tensor) else found.flip(0)
+    return found.flip(0) if call.common else found
 
 
 def untied(sums, outer, reference, plain=parameter_scores._reduce_rows):
@@ -199,7 +193,7 @@ def vanishing(values):
 @pytest.mark.parametrize(
     ("architecture", "where", "name", "fault"),
     [
-        ("opt", Call, "split", flipped),
+        ("gpt2", Call, "split", flipped),
         ("gpt2", parameter_scores, "_reduce_rows", untied),
         ("qwen2", layer_rules, "Dense", vanishing),
     ],
