@@ -1,11 +1,10 @@
 """What a person should see early: a prompt as the model gets it, and what is rewarded.
 
-With it comes what is doubtful about the prompts: a chat template's own tokens in them, and
-an assistant's answer at their end.
+With it comes whether prompts hold a chat template's own tokens.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mse_lab.data.prompts import Prompt
@@ -20,9 +19,6 @@ LONGEST_PROMPT = 400
 _MARKS = re.compile(
     r"<\|[a-z_]+\|>|<(?:start|end)_of_turn>|\[/?INST\]|<<SYS>>|<｜[^｜<>]{1,40}｜>"
 )
-_ANSWERED = re.compile(
-    r"(?:assistant|model)\b[^<]*(?:<\|(?:im_end|eot_id|end)\|>|<end_of_turn>)\s*\Z"
-)
 
 
 def _texts(prompt: Prompt) -> list[str]:
@@ -32,40 +28,22 @@ def _texts(prompt: Prompt) -> list[str]:
     return [str(prompt.record.get("problem", prompt.text))]
 
 
-def find_mark(prompt: Prompt, special: Collection[str] = ()) -> str | None:
-    """Find a token of chat templates in a prompt; `special` are those of its tokenizer."""
-    known = [one for one in special if len(one) > 2 and not one.isalnum()]
-    for text in _texts(prompt):
-        marks = [mark[0] for mark in _MARKS.finditer(text)]
-        if marks := marks or [one for one in known if one in text]:
-            return marks[0]
-    return None
+def find_mark(prompt: Prompt) -> str | None:
+    """Find a token of chat templates in a prompt."""
+    marks = (mark[0] for text in _texts(prompt) for mark in _MARKS.finditer(text))
+    return next(marks, None)
 
 
-def _is_answered(prompt: Prompt) -> bool:
-    """Whether a prompt ends with an answer of the assistant."""
-    answered = prompt.turns[-1]["role"] in ("assistant", "model")
-    return answered or bool(_ANSWERED.search(_texts(prompt)[-1]))
-
-
-def doubts_about(
-    prompts: Sequence[Prompt], *, chat: bool, special: Collection[str] = ()
-) -> Iterator[str]:
-    """Say, a line each, what is doubtful about prompts; `chat` is the probe's."""
-    marks = [mark for prompt in prompts if (mark := find_mark(prompt, special))]
-    if marks:
-        many = (
-            f"warning: {len(marks)} of {len(prompts)} prompts hold a chat template's tokens"
-        )
-        remedy = "they are given as they are, as prompts.chat = false"
-        if chat:
-            remedy = "set prompts.chat = false, or they are in it twice"
-        yield f"{many} ({marks[0]}); {remedy}"
-    if answered := sum(map(_is_answered, prompts)):
-        yield (
-            f"warning: {answered} of {len(prompts)} prompts end with an answer of the "
-            "assistant, and the model would go on behind it; leave that answer out"
-        )
+def _warn_of_marks(prompts: Sequence[Prompt], *, chat: bool) -> list[str]:
+    """Say in a line, if any, how many prompts hold such tokens; `chat` is the probe's."""
+    marks = [mark for prompt in prompts if (mark := find_mark(prompt))]
+    if not marks:
+        return []
+    many = f"warning: {len(marks)} of {len(prompts)} prompts hold a chat template's tokens"
+    remedy = "they are given as they are, as prompts.chat = false"
+    if chat:
+        remedy = "set prompts.chat = false, or they are in it twice"
+    return [f"{many} ({marks[0]}); {remedy}"]
 
 
 def _bare_answers(prompt: Prompt) -> list[str]:
@@ -82,13 +60,12 @@ def describe_first(
     what: str = "as the model gets it",
     *,
     chat: bool = False,
-    special: Collection[str] = (),
     in_source: int = 0,
 ) -> list[str]:
     r"""Show the first prompt's `text`, and the rewards of its answer and of another's.
 
-    `what` says which text it is; `chat` and `special` are as in `doubts_about`. Where more
-    prompts are `in_source`, that is said.
+    `what` says which text it is, `chat` is the probe's. Where more prompts are `in_source`,
+    that is said.
 
     >>> from mse_lab.data.rewards import integer
     >>> rows = [{"id": "a", "answer": "5"}, {"id": "b", "answer": "7"}]
@@ -104,7 +81,7 @@ def describe_first(
         lines = [f"prompts: {len(prompts):,} of {in_source:,}, at random by the seed"]
     lines += [
         f"first prompt, {shorten(first.id)}, {what}: {shorten(repr(text), LONGEST_PROMPT)}",
-        *doubts_about(prompts, chat=chat, special=special),
+        *_warn_of_marks(prompts, chat=chat),
     ]
     known = _bare_answers(first)
     right = known[0] if known else None

@@ -113,17 +113,10 @@ class Subject:
 
     def first_prompt(self) -> list[str]:
         """Show the first prompt, special tokens included, and what is rewarded there."""
-        tokenizer, chat = self.policy.tokenizer, self.probe.prompts.chat
-        text = tokenizer.decode(self.tokens[0], clean_up_tokenization_spaces=False)
-        special = getattr(tokenizer, "all_special_tokens", ())
-        return describe_first(
-            self.prompts,
-            self.reward,
-            str(text),
-            chat=chat,
-            special=special,
-            in_source=self.in_source,
-        )
+        decode, chat = self.policy.tokenizer.decode, self.probe.prompts.chat
+        text = str(decode(self.tokens[0], clean_up_tokenization_spaces=False))
+        count = self.in_source
+        return describe_first(self.prompts, self.reward, text, chat=chat, in_source=count)
 
     @property
     def keeps_whole(self) -> bool:

@@ -1,8 +1,8 @@
-"""The first prompt and its rewards in words, and what is doubtful about the prompts."""
+"""The first prompt and its rewards in words, and a warning of a template's tokens."""
 
 import pytest
 
-from mse_lab.data.first_prompt import describe_first, doubts_about
+from mse_lab.data.first_prompt import describe_first
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import exact, supplied
@@ -56,10 +56,6 @@ def test_a_sample_is_told():
 IM = "<|im_start|>user\n7<|im_end|>\n<|im_start|>assistant\n"
 
 
-def turns(*roles):
-    return [{"role": role, "content": "7"} for role in roles]
-
-
 @pytest.mark.parametrize(
     ("problem", "chat", "lines"),
     [
@@ -67,25 +63,16 @@ def turns(*roles):
         (IM, True, ["set prompts.chat = f"]),
         ("<|im_start|>user\n7<|im_end|>\n", False, ["given as they are"]),
         ("[INST] 7 [/INST]", True, ["([INST]); set"]),
-        ("7 </eos>", True, ["(</eos>); set prompts.chat"]),
-        ("7 eos", True, []),
-        (turns("system", "user"), True, []),
-        (turns("user", "assistant"), True, ["1 of 2 prompts end"]),
-        (
-            f"{IM}It is 7<|im_end|>\n",
-            True,
-            ["hold a chat template's tokens", "end with an answer of the assistant"],
-        ),
+        ([{"role": "user", "content": "7"}], True, []),
         ([{"role": "user", "content": "<start_of_turn>7"}], True, ["(<start_of_t"]),
     ],
-)  # fmt: skip
-def test_prompts_that_hold_the_template_or_an_answer_are_told(problem, chat, lines):
+)
+def test_prompts_that_hold_the_template_are_told(problem, chat, lines):
     messages = problem if isinstance(problem, list) else None
     two = [
         Prompt("a", "7", "", {"problem": problem}, messages),
         Prompt("b", "x", "", {"problem": "x"}),
     ]
-    said = [*doubts_about(two, chat=chat, special=["</eos>", "7", "eos"])]
+    _, *said = describe_first(two, supplied, "7", chat=chat)
     assert len(said) == len(lines)
     assert all(line in one for line, one in zip(lines, said, strict=True))
-    assert said == describe_first(two, supplied, "7", chat=chat, special=["</eos>"])[1:]
