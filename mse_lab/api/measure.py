@@ -312,7 +312,7 @@ def evidence_of(ended: "Sampled", setting: Setting, question: Question) -> Evide
         setting,
         question,
         ended.stopped,
-        ended.at_hand,
+        len(ended.order),
         held=none_failed(ended.checks),
         warnings=ended.warnings,
     )

@@ -93,23 +93,18 @@ class Completions:
         pairs = zip(self.tokens_NT, self.lengths_N, strict=True)
         return [tokens[:length] for tokens, length in pairs]
 
-    @property
-    def keys(self) -> list[bytes]:
-        """A key of each completion, the same for equal tokens and masks."""
-        keys = [tokens.tobytes() for tokens in self.unpadded]
-        if self.mask_NT is None:
-            return keys
-        rows = zip(keys, self.mask_NT, self.lengths_N, strict=True)
-        return [key + mask[:length].tobytes() for key, mask, length in rows]
-
     def distinct(self) -> tuple["Completions", Ints]:
-        """Leave out repetitions: equal completions have equal scores.
+        """Leave out repetitions: equal tokens and masks have equal scores.
 
         The distinct ones are in the order of their first occurrence; with them comes the
         index of each completion among them.
         """
+        keys = [tokens.tobytes() for tokens in self.unpadded]
+        if self.mask_NT is not None:
+            rows = zip(keys, self.mask_NT, self.lengths_N, strict=True)
+            keys = [key + mask[:length].tobytes() for key, mask, length in rows]
         indices: dict[bytes, int] = {}
-        index_N = np.array([indices.setdefault(key, len(indices)) for key in self.keys])
+        index_N = np.array([indices.setdefault(key, len(indices)) for key in keys])
         return self[np.unique(index_N, return_index=True)[1]], index_N
 
     def texts(self, policy: Policy) -> list[str]:

@@ -122,16 +122,11 @@ class Sampled:
     def __init__(
         self, subject: Subject, store: Store[SampledPrompt], question: Question
     ) -> None:
-        self.subject, self.order = subject, order_prompts(subject)
-        self._store, self._question = store, question
+        self.subject, self._store, self._question = subject, store, question
+        self.order = order_prompts(subject)  # Prompts of different kinds to draw from.
         self.prompts: list[Blocks] = []  # The blocks of each prompt at the last look.
         self.checks: list[Check] = []  # The built-in checks.
         self.warnings: tuple[str, ...] = ()  # What completions were like.
-
-    @property
-    def at_hand(self) -> int:
-        """How many prompts of different kinds there are to draw from."""
-        return len(self.order)
 
     def drawn_before(self, possible: Sequence[Look]) -> int:
         """Say which look is the last all of whose completions an earlier start drew."""
@@ -157,7 +152,7 @@ class Sampled:
         if differ < LEAST_SIGNALS:
             line.say(look.prompts, look.drawn, f"rewards differ within {differ} so far")
             return False
-        population = self.subject.probe.prompts.population_size(self.at_hand)
+        population = self.subject.probe.prompts.population_size(len(self.order))
         table = PromptTable.of_samples(Samples.of(self.prompts), population)
         ruling, level = rule_by_looks(table, self._question), self._question.level
         line.say(look.prompts, look.drawn, _words(ruling, table.best_group_size(level)))

@@ -10,7 +10,7 @@ same, it is repeated in the next smaller way, and the result says so.
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -96,10 +96,6 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _nbytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
 def _measure_scoring(
     policy: Policy, prompt: list[int], some: Completions
 ) -> tuple[int, bool]:
@@ -157,8 +153,8 @@ def measure_footprint(policy: Policy, prompt: list[int], new_tokens: int) -> Foo
         # Every step reads the whole text, and takes no more than a pass that is kept.
         read = meter.total
     else:
-        keys = _nbytes(prefix.tensors()) / max(1, len(prompt) - 1)
-        read = int(keys * (len(prompt) + new_tokens))
+        shared = sum(tensor.nbytes for tensor in prefix.tensors())
+        read = int(shared / max(1, len(prompt) - 1) * (len(prompt) + new_tokens))
     return Footprint(
         weights=sum(parameter.nbytes for parameter in policy.model.parameters()),
         gradient=4 * policy.size,
@@ -214,11 +210,6 @@ def scoring_bytes(footprint: Footprint, group: int, how: Scoring) -> int:
     return passes + group * vector + WORKSPACE
 
 
-def ways_by_rules(footprint: Footprint) -> list[Scoring]:
-    """List the ways to score a block in one pass: as it is, its logits in slices."""
-    return [Scoring(sliced=sliced) for sliced in (False, True)[: 1 + footprint.sliceable]]
-
-
 class Fallbacks(Generic[Size]):
     """Ways to do a stage, each of which takes less memory than the one before."""
 
@@ -265,8 +256,9 @@ class Memory:
         takes, room = partial(scoring_bytes, footprint, group), left - footprint.gradient
         self._exact = vectors_fit(group, footprint.gradient // 4)
         self._alone = Fallbacks([Scoring(alone=True)], takes, room)
-        by_rules = Fallbacks([*ways_by_rules(footprint), *self._alone.ways], takes, room)
-        self.scoring = self._alone if missing else by_rules
+        in_slices = [Scoring(sliced=True)] if footprint.sliceable else []
+        by_rules = [Scoring(), *in_slices, *self._alone.ways]
+        self.scoring = self._alone if missing else Fallbacks(by_rules, takes, room)
 
     @property
     def _stages(self) -> list[Fallbacks[Any]]:

@@ -144,7 +144,7 @@ def test_copies_of_a_prompt_are_one(measure, probe, tmp_path, capsys):
     other = rows[0] | {"id": "other", "answer": 77}
     source.write_text("\n".join(json.dumps(row) for row in [*copies, other]))
     found = measure(lambda table: Said(True, ""))
-    assert (len(found.prompts), found.at_hand) == (6, 6)
+    assert (len(found.prompts), len(found.order)) == (6, 6)
     assert found.warnings[-1].startswith("30 of 36 prompts have the text and answer of")
     population = {"population": "these"}
     these = probe.model_copy(
