@@ -137,13 +137,13 @@ def _is_view(tensor: Tensor) -> bool:
 class ModuleHooks:
     """Meets calls in the forward pass and gradients in the backward pass."""
 
-    def __init__(self, model: nn.Module, rows: int, shared: int) -> None:
+    def __init__(
+        self, model: nn.Module, rows: int, tokens: int = 0, shared: int = 0
+    ) -> None:
+        """Meet those of a pass; its layout is as in `Call`."""
         # Whether a rule runs a module once more, outside the pass.
         self.replaying = False
-        self.rows = rows  # Completions of the pass under way.
-        self.tokens = 0  # Tokens of each that the model reads, once it does.
-        self.shared = shared  # The first of these, the prompt's.
-        self._model = model
+        self._model, self._layout = model, (rows, tokens, shared)
 
     def take_call(self, call: Call) -> None:
         """Take a call whose rows are the completions'."""
@@ -157,20 +157,12 @@ class ModuleHooks:
     def hooked(self, owned: Mapping[str, dict[str, str]]) -> Iterator[None]:
         """Meet calls of modules, with what they answer for, inside the block."""
         with ExitStack() as stack:
-            see = self._model.register_forward_pre_hook(self._see_tokens, with_kwargs=True)
-            stack.callback(see.remove)
             for owner, names in owned.items():
                 module = self._model.get_submodule(owner)
                 hook = partial(self._forward, owner, names)
                 handle = module.register_forward_hook(hook, with_kwargs=True)
                 stack.callback(handle.remove)
             yield
-
-    def _see_tokens(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        # The head in slices runs the model once more, on a single token.
-        self.tokens = self.tokens or tensors_in(args, kwargs)[0].shape[1]
 
     def _forward(
         self,
@@ -183,8 +175,7 @@ class ModuleHooks:
     ) -> Any:
         if self.replaying:
             return None
-        layout = self.rows, self.tokens, self.shared
-        call = Call(owner, module, names, args, kwargs, output, *layout)
+        call = Call(owner, module, names, args, kwargs, output, *self._layout)
         if not call.attributed:
             raise no_rule(owner, module, "it does not give one row for each completion")
         self.take_call(call)

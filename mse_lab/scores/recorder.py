@@ -38,10 +38,12 @@ class Recorder(ModuleHooks):
         policy: Policy,
         count: int,
         reference: Mapping[str, Tensor] | None,
-        shared: int = 0,
         weighted: Sequence[Weighted] = (),
+        tokens: int = 0,
+        shared: int = 0,
     ) -> None:
-        super().__init__(policy.model, count, shared)
+        """Score `count` completions; `tokens` and `shared` are as in `Call`."""
+        super().__init__(policy.model, count, tokens, shared)
         # <W_i, W_j>; <W_i, r>, zero without a reference; in each parameter ||W_i||^2.
         self.gram = torch.zeros(count, count, dtype=torch.float64)
         self.products = torch.zeros(count, dtype=torch.float64)

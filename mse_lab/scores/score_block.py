@@ -63,12 +63,13 @@ def _score_together(
     how: Scoring,
     weighted: Sequence[Weighted],
 ) -> Scores:
+    count = len(completions)
     if how.alone:
-        count = len(completions)
         alone = PlainBackward(policy, count, reference, weighted)
         of_all = alone.run(prompt, completions, padding)
         return Scores(alone.gram, alone.products, alone.norms2, *of_all)
-    recorder = Recorder(policy, len(completions), reference, len(prompt), weighted)
+    tokens = len(prompt) + int(completions.lengths_N.max()) + padding - 1
+    recorder = Recorder(policy, count, reference, weighted, tokens, len(prompt))
     head = SlicedHead(policy) if how.sliced else None
     with (
         recorder.recording(without=head.module if head else None),

@@ -122,7 +122,7 @@ class _Trial(ModuleHooks):
     """A pass like a block's, which finds each module's rule."""
 
     def __init__(self, policy: Policy, owned: Mapping[str, dict[str, str]]) -> None:
-        super().__init__(policy.model, TRIAL_ROWS, shared=0)
+        super().__init__(policy.model, TRIAL_ROWS)
         self.rules: dict[str, Rule] = {}
         self.unanswered: Counter[str] = Counter()  # Of the calls, by module.
         try:
