@@ -169,7 +169,6 @@ class Supplied:
     """The completions in a file, by prompt and pool."""
 
     path: Path  # The file.
-    digest: str  # Its hash: a resumed run refuses another file.
     form: frozenset[str]  # Which of the names `SAME` the lines give.
     lines: Mapping[str, Mapping[str, list[Line]]]  # By prompt and pool.
     unmatched_ids: Sequence[str]  # Ids in the file that no measured prompt has.
@@ -234,9 +233,16 @@ def _sort(
                 "reward in the probe"
             )
         pools[pool].append(line)
+    return Supplied(path, form, lines, list(unmatched_ids))
+
+
+def identify_completions(probe: Probe, root: Path) -> dict[str, str]:
+    """Hash the file that a probe names; nothing where there is none."""
+    path = probe.completions and local_path(probe.completions, root)
+    if not path:
+        return {}
     with reading(path), path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Supplied(path, digest, form, lines, list(unmatched_ids))
+        return {"file of completions": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def find_completions(

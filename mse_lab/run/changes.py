@@ -4,7 +4,6 @@ An answer that is read off a finished run is about the settings, weights, prompt
 that it was made with. Nothing is loaded or fetched to compare them: torch is not needed.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,13 +12,11 @@ from typing import NamedTuple
 from mse_lab.config.probe_files import load_probe, probe_file
 from mse_lab.config.schema import Model, Probe
 from mse_lab.console import COMMAND_PREFIX
-from mse_lab.data.identity import (
-    UNKNOWN_IDENTITY,
-    identify_prompts,
-)
+from mse_lab.data.identity import UNKNOWN_IDENTITY, identify_prompts
 from mse_lab.data.location import find_location
 from mse_lab.data.prompts import read_prompts
 from mse_lab.data.rewards import identify_reward, load_reward, reads_answer
+from mse_lab.data.supplied_completions import identify_completions
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator, identify_estimators
 from mse_lab.records.plain_text import local_path
@@ -57,14 +54,6 @@ def _identify_rows(probe: Probe, root: Path) -> Identity:
     return identify_prompts(read.prompts)
 
 
-def _identify_file(probe: Probe, root: Path) -> Identity:
-    path = probe.completions and local_path(probe.completions, root)
-    if not path:
-        return {}
-    with path.open("rb") as file:
-        return {"file of completions": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
 # How the parts begin that can be identified again, which all others follow from.
 PARTS = ("model", "adapter", "set of prompts", "file of", "reward", "estimator")
 
@@ -72,7 +61,7 @@ PARTS = ("model", "adapter", "set of prompts", "file of", "reward", "estimator")
 READERS: tuple[Callable[[Probe, Path], Identity], ...] = (
     lambda probe, root: identify_model(probe.model, root),
     _identify_rows,
-    _identify_file,
+    identify_completions,
     lambda probe, _: identify_reward(load_reward(probe.reward), probe.reward),
     lambda probe, _: identify_estimators([*map(find_estimator, probe.estimators)]),
 )

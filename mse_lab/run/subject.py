@@ -27,7 +27,11 @@ from mse_lab.data.rewards import (
     reward_kind,
     try_reward,
 )
-from mse_lab.data.supplied_completions import Supplied, find_completions
+from mse_lab.data.supplied_completions import (
+    Supplied,
+    find_completions,
+    identify_completions,
+)
 from mse_lab.errors import InputError
 from mse_lab.estimators import Estimator, find_estimators, identify_estimators
 from mse_lab.project import PROJECT
@@ -156,12 +160,11 @@ def prepare(
     )
     reward = load_reward(probe.reward, chat=probe.prompts.chat)
     supplied = find_completions(probe, prompts, root)
-    file = {} if supplied is None else {"file of completions": supplied.digest}
     subject = Subject.of(
         probe,
         prompts,
         reward,
-        file | identify_reward(reward, probe.reward),
+        identify_completions(probe, root) | identify_reward(reward, probe.reward),
         name=name,
         root=root,
         in_source=in_source,
