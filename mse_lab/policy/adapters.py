@@ -57,7 +57,6 @@ def attach_adapter(
     else:
         identity = adapter.identify(SAVED)
         model = _attach_saved(model, adapter)
-        refuse_variants(model, adapter)
     named = model.named_parameters()
     trained = {name: parameter for name, parameter in named if parameter.requires_grad}
     model.eval().requires_grad_(False)
@@ -107,6 +106,7 @@ def _attach_saved(model: Any, location: Location) -> Any:
         settings = peft.PeftConfig.from_pretrained(folder)
     if (kind := settings.peft_type) != peft.PeftType.LORA:
         raise location.refuse(f"a {kind.value} adapter", "give a LoRA adapter")
+    refuse_outside(settings, location)
     settings.inference_mode = False
     with _undisturbed(), loading(location, "the adapter"):
         wrapper = peft.PeftModel(model, settings)
@@ -121,23 +121,10 @@ def _attach_saved(model: Any, location: Location) -> Any:
     return wrapper.get_base_model()
 
 
-def refuse_variants(model: nn.Module, location: Location) -> None:
-    """Refuse an adapter other than plain LoRA on linear layers: no exact scores."""
-    from peft.tuners.lora.layer import Embedding, LoraLayer, ParamWrapper
-    from peft.tuners.tuners_utils import BaseTunerLayer
-    from peft.utils import TrainableTokensWrapper
-
-    remedy = (
-        "give a plain LoRA adapter, or merge it into its base and measure that as "
-        "model.path (peft: merge_and_unload, save_pretrained)"
-    )
-    for name, module in model.named_modules():
-        kind = ""
-        if isinstance(module, LoraLayer):
-            kind = "".join(type(part).__name__ for part in module.lora_variant.values())
-        if isinstance(module, Embedding | ParamWrapper | TrainableTokensWrapper):
-            kind = f"{type(module).__name__} layer"
-        elif isinstance(module, BaseTunerLayer) and not isinstance(module, LoraLayer):
-            kind = type(module).__name__
-        if kind:
-            raise location.refuse(f"no exact score for {kind} at {name}", remedy)
+def refuse_outside(config: Any, location: Location) -> None:
+    """Refuse an adapter a part of which is in PEFT's wrapper: it would be left out."""
+    if config.is_prompt_learning or getattr(config, "alora_invocation_tokens", None):
+        raise location.refuse(
+            f"a {config.peft_type.value} adapter that does not work by its layers alone",
+            "give one that does, such as a plain LoRA adapter",
+        )

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from mse_lab.config.schema import Probe
 from mse_lab.data.location import Location
-from mse_lab.policy.adapters import refuse_variants
+from mse_lab.policy.adapters import refuse_outside
 from mse_lab.policy.checkpoint import is_quantised, refuse_forward
 from mse_lab.policy.policy import Policy, make_policy
 
@@ -85,7 +85,8 @@ def _unwrap(model: Any, location: Location) -> Any:
     """Take a model out of PEFT's wrapper; its adapter stays in its layers."""
     adapted = hasattr(model, "peft_config") and hasattr(model, "get_base_model")
     if adapted:
-        refuse_variants(model, location)
+        for config in model.peft_config.values():
+            refuse_outside(config, location)
         model = model.get_base_model()
     if not isinstance(model, transformers.PreTrainedModel):
         raise location.refuse("not a transformers model", "unwrap what a trainer wraps")

@@ -119,6 +119,14 @@ SAVED = {
     "untied head": ("llama", {"modules_to_save": ["embed_tokens", "lm_head"]}),
     "norm saved": ("gpt2", {"modules_to_save": ["norm"]}),
     "beside the head": ("qwen2", {"target_modules": ["q_proj", "lm_head"]}),
+    # What has no rule is differentiated a completion at a time.
+    "DoRA": ("qwen2", {"use_dora": True}),
+    "embedding": ("llama", {"target_modules": ["q_proj", "embed_tokens"]}),
+    "tokens": ("llama", {"trainable_token_indices": [3, 4]}),
+    "parameters": (
+        "llama",
+        {"target_modules": [], "target_parameters": ["q_proj.weight"]},
+    ),
 }
 
 
@@ -235,15 +243,10 @@ def test_without_peft_one_line_says_what_to_install(base, monkeypatch):
 
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-KIND = {"target_modules": [], "target_parameters": ["q_proj.weight"]}
-NO_SCORE = "no exact score for {}.*merge"
 SPOILT = {
-    "DoRA": ({"use_dora": True}, None, NO_SCORE.format("DoraLinearVariant")),
-    "embedding": ({"target_modules": ["embed_tokens"]}, None, NO_SCORE.format("Embedding")),
-    "tokens": ({"trainable_token_indices": [1]}, None, NO_SCORE.format("TrainableTokens")),
-    "parameters": (KIND, None, NO_SCORE.format("ParamWrapper")),
-    "kind": ({}, config(CONFIG, peft_type="PREFIX_TUNING"),
-             "a PREFIX_TUNING adapter; give a LoRA"),
+    "activated": ({}, config(CONFIG, alora_invocation_tokens=[1, 2]),
+                  "a LORA adapter that does not work by its layers alone; give one"),
+    "kind": ({}, config(CONFIG, peft_type="PREFIX_TUNING"), "a PREFIX_TUNING adapter; give a LoRA"),
     "unknown kind": ({}, config(CONFIG, peft_type="NEW"), "cannot be loaded"),
     "other modules": ({}, config(CONFIG, target_modules=["c_attn"]),
                       "cannot be loaded: .*c_attn.*whole adapter of model.path"),

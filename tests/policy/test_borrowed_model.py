@@ -1,6 +1,7 @@
 """A borrowed model: measured in evaluation mode, and restored."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -109,7 +110,16 @@ def encoder(_):
     return transformers.BertModel(transformers.BertConfig(vocab_size=9, **sizes))
 
 
+def prompted(model):
+    peft = pytest.importorskip("peft", reason="adapters need the extra lora")
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return peft.get_peft_model(model, config)
+
+
 REFUSED = {
+    "prompt learning": (prompted, "a PROMPT_TUNING adapter that does not work by its"),
     "wrapped": (Wrapper, "model = Wrapper: not a transformers model; unwrap what"),
     "encoder": (encoder, "BertModel takes no logits_to_keep"),
     "fsdp-2": (a_part, "a part of it only .FSDP, ZeRO-3 or tensor parallelism.; give a"),
