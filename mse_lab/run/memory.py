@@ -219,12 +219,8 @@ class Fallbacks(Generic[Size]):
         """Begin with the first way that takes no more than the room, or else the last."""
         fitting = [at for at, way in enumerate(ways) if takes(way) <= room]
         self.ways, self.fits = ways, bool(fitting)
-        self.index = self._planned = fitting[0] if fitting else len(ways) - 1
-
-    @property
-    def retreated(self) -> bool:
-        """Whether it has run out of memory."""
-        return self.index > self._planned
+        self.index = fitting[0] if fitting else len(ways) - 1
+        self.retreated = False  # Whether it has run out of memory.
 
     @property
     def current(self) -> Size:
@@ -356,4 +352,4 @@ def attempt(stage: Fallbacks[Size], action: Callable[[Size], T]) -> T:
                 "out of memory with one completion at a time; leave out parameters, lower "
                 "sampling.max_new_tokens, or use another model.dtype or device"
             )
-        stage.index += 1
+        stage.index, stage.retreated = stage.index + 1, True

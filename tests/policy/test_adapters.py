@@ -246,7 +246,8 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SPOILT = {
     "activated": ({}, config(CONFIG, alora_invocation_tokens=[1, 2]),
                   "a LORA adapter that does not work by its layers alone; give one"),
-    "kind": ({}, config(CONFIG, peft_type="PREFIX_TUNING"), "a PREFIX_TUNING adapter; give a LoRA"),
+    "kind": ({}, config(CONFIG, peft_type="PREFIX_TUNING"),
+             "a PREFIX_TUNING adapter; give a LoRA"),
     "unknown kind": ({}, config(CONFIG, peft_type="NEW"), "cannot be loaded"),
     "other modules": ({}, config(CONFIG, target_modules=["c_attn"]),
                       "cannot be loaded: .*c_attn.*whole adapter of model.path"),

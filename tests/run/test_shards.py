@@ -72,6 +72,7 @@ SPOILT = {
     "another version": (alter("version", lambda one: one + 1), "of another version"),
     "no version": (rewritten(lambda arrays: arrays.pop("version")), "of another version"),
     "rewards flipped": (alter("rewards_N", lambda one: 1 - one), OTHER_RUN),
+    "other number": (alter("products_N", lambda one: one[:-1]), OTHER_RUN),
     "other shape": (alter("gram_KGG", lambda one: one.reshape(1, 2, 4)), OTHER_RUN),
     "other type": (alter("lengths_N", lambda one: one.astype(np.uint64)), OTHER_RUN),
     "an array less": (rewritten(lambda arrays: arrays.pop("kind_products_M")), OTHER_RUN),
