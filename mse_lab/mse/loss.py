@@ -305,7 +305,9 @@ def ratio_of_costs(table: PromptTable, top: Floats, base: Floats, level: float) 
     """Estimate the ratio of two costs, paired over the prompts; infinite: no bound."""
     # A cost that is not positive, as of a sample of prompts, tells nothing of the ratio.
     efficiency = np.clip(divide(base, top, LARGEST), 0, LARGEST)
-    return falling(table.estimate_positive(efficiency, level), -1)
+    share = table.estimate_positive(efficiency, level)
+    ends = (share.value, share.high, share.low)
+    return Estimate(*(1 / end if end > 0 else math.inf for end in ends))
 
 
 def steps_ratio(
