@@ -18,20 +18,20 @@ from simulated import make_pools
 SIZES = [4, 16]
 
 
-def curves_of(prompts, names):
-    pools, estimators = make_pools(prompts, 256, 4, 16), find_estimators(names, SIZES)
+def curves_of(pools, names):
+    estimators = find_estimators(names, SIZES)
     errors = measure_errors(pools, estimators, SIZES)
     noise = draw_reference_noise(pools, 300, np.random.default_rng(0))
     return Curves(pools, noise), estimators, errors
 
 
 def test_no_aggregate_for_a_bias_without_a_cheap_form():
-    points = measure_curves(*curves_of(6, ["opo", "reinforce++"]))
+    points = measure_curves(*curves_of(make_pools(6, 256, 4, 16), ["opo", "reinforce++"]))
     assert {*points.values()} == {(None, None)}
 
 
 def test_laws_reach_1024():
-    curves, estimators, _ = curves_of(4, ["grpo", "maxrl"])
+    curves, estimators, _ = curves_of(make_pools(4, 256, 4, 16), ["grpo", "maxrl"])
     powers = [2**k for k in range(1, 11)]
     assert law_sizes(estimators[0], [3, 12]) == sorted([3, 12, *powers])
     points = dict(law_curves(curves, estimators, SIZES))
@@ -50,7 +50,7 @@ def test_the_noise_of_v_moves_the_oracle_by_nothing_on_average():
 
 
 def test_a_paired_ratio_is_that_of_known_numbers_and_else_nothing():
-    curves, estimators, errors = curves_of(6, ["grpo", "oracle"])
+    curves, estimators, errors = curves_of(make_pools(6, 256, 4, 16), ["grpo", "oracle"])
     points = measure_curves(curves, estimators, errors)
     grpo, oracle = (points[Key(one.name, 4)].measured for one in estimators)
     value, low, high = paired_ratio(grpo, oracle, 0.95)
