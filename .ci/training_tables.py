@@ -153,6 +153,7 @@ STUDIES = {
     "tiny-sgd": "tiny/base, SGD, 64",
     "tiny-sgd-48": "tiny/base, SGD, 64",
     "tiny-sgd-256": "tiny/base, SGD, 256",
+    "tiny-sgd-256-48": "tiny/base, SGD, 256",
     "smollm2-icl": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-icl-6": "SmolLM2 `icl`, AdamW, 16",
     "smollm2-base": "SmolLM2 `base`, AdamW, 32",
@@ -168,6 +169,7 @@ COLUMNS = {
     "tiny-sgd": "SGD, 64, 12",
     "tiny-sgd-48": "SGD, 64, 48",
     "tiny-sgd-256": "SGD, 256, 12",
+    "tiny-sgd-256-48": "SGD, 256, 48",
 }
 
 # Arms that were declared later, of the same runs of the base.
@@ -332,7 +334,7 @@ def power_of_study(study: str, judged: Mapping[Arm, Judged]) -> str:
     gains = pd.concat([one.gains for one in judged.values()], axis=1, join="inner")
     found = fit_power(gains.to_numpy(), np.array([errors[arm].max() for arm in judged]))
     row = dict(zip(("power", "power_low", "power_high"), found, strict=True))
-    return f"{interval(row, 'power')}, {len(judged)} arms" if len(judged) > 3 else ""
+    return interval(row, "power") if len(judged) > 3 else ""
 
 
 @table
