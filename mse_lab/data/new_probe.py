@@ -43,6 +43,9 @@ COLUMNS = {
     ),
 }
 
+# A configuration's names of the tokens that a model can read.
+CONTEXTS = ("max_position_embeddings", "n_positions")
+
 # The files of which a tokenizer has one.
 TOKENIZERS = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
 
@@ -133,6 +136,11 @@ def _read_prompts(
     return fields, prompts, wanted.reward
 
 
+def _settings(model: Location, file: str) -> dict[str, Any]:
+    path = model.find(file)
+    return {} if path is None else parse_json(read_text(path), str(path))
+
+
 def _choose_chat(model: Location, prompts: Sequence[Prompt], wanted: bool | None) -> bool:
     """Use the chat template if there is one, and the prompts do not hold it already."""
     if any(prompt.chat for prompt in prompts):
@@ -141,10 +149,20 @@ def _choose_chat(model: Location, prompts: Sequence[Prompt], wanted: bool | None
         return True
     if wanted is not None:
         return wanted
-    path = model.find("tokenizer_config.json")
-    settings = {} if path is None else parse_json(read_text(path), str(path))
-    has_one = "chat_template" in settings or model.find("chat_template.jinja") is not None
+    has_key = "chat_template" in _settings(model, "tokenizer_config.json")
+    has_one = has_key or model.find("chat_template.jinja") is not None
     return has_one and not any(map(find_mark, prompts))
+
+
+def _most_tokens(model: Location, wanted: int) -> int:
+    """Take as many tokens as wanted, but at most half of the model's context."""
+    settings = _settings(model, "config.json")
+    inside = settings.get("text_config")
+    settings |= inside if isinstance(inside, dict) else {}
+    sizes = [settings.get(name) for name in CONTEXTS]
+    return min(
+        [wanted, *(size // 2 for size in sizes if isinstance(size, int) and size > 1)]
+    )
 
 
 def _propose(model: Location, source: str, root: Path, wanted: Wanted) -> Probe:
@@ -160,7 +178,7 @@ def _propose(model: Location, source: str, root: Path, wanted: Wanted) -> Probe:
             source=source, fields=fields, limit=100, template=template, chat=chat
         ),
         reward=reward,
-        sampling=Sampling(max_new_tokens=wanted.max_tokens or most),
+        sampling=Sampling(max_new_tokens=wanted.max_tokens or _most_tokens(model, most)),
     )
 
 

@@ -61,6 +61,10 @@ def test_what_the_files_tell_is_filled_in():
     assert (fields.problem, fields.answer, fields.id) == ("question", "solution", "id")
     assert (probe.reward, probe.prompts.chat) == ("integer", False)
     assert (probe.sampling.max_new_tokens, probe.training) == (16, None)
+    half = {"max_position_embeddings": 20}  # Of the context, at most.
+    for at, settings in enumerate([half, {"n_positions": 20}, {"text_config": half}]):
+        Path("my-model/config.json").write_text(json.dumps(settings))
+        assert written(out=f"{at}.yaml").sampling.max_new_tokens == 10
 
 
 WORKED = [f"We add. \\boxed{{{n}}}" for n in range(3)]
