@@ -7,6 +7,7 @@ with its whole model, a completion at a time (`plain_backward.py`).
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -97,13 +98,26 @@ def _is_lookup(call: Call) -> bool:
         return False
     index_NT, slope_NTC = _look_up(call)
     rows = module.weight.detach()[index_NT.to(module.weight.device)]
-    return agree(slope_NTC * rows.to(slope_NTC.device), call.split(call.result))
+    right = agree(slope_NTC * rows.to(slope_NTC.device), call.split(call.result))
+    return right and (module.padding_idx is None or _spares_padding(call))
+
+
+def _spares_padding(call: Call) -> bool:
+    """Whether the padding row gets no gradient, as autograd has it in torch's own lookup."""
+    module: Any = call.module
+    padding = torch.full_like(call.inputs[0], module.padding_idx)
+    args = tuple(padding if isinstance(one, Tensor) else one for one in call.args)
+    kwargs = {
+        name: padding if isinstance(one, Tensor) else one for name, one in call.kwargs.items()
+    }
+    weight = module.weight.detach().requires_grad_()
+    result = replace(call, args=args, kwargs=kwargs).run({"weight": weight})
+    return not torch.autograd.grad(result, weight, torch.ones_like(result))[0].any()
 
 
 def _lookup(call: Call, d: Tensor) -> Factors:
     index_NT, slope_NTC = _look_up(call)
     padding: Any = call.module.padding_idx
-    # Autograd takes the padding row for a constant.
     counts_NT = index_NT != (-1 if padding is None else padding)
     d = call.split(d) * (slope_NTC * counts_NT[..., None])
     return {"weight": RowSums(index_NT.flatten(1), d.flatten(1, -2))}

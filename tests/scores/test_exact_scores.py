@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from enumerated import as_completions
-from foreign_modules import MODULES, ScaledTable, policy_with, positions, unused
+from foreign_modules import (
+    MODULES,
+    ScaledTable,
+    UnpaddedTable,
+    policy_with,
+    positions,
+    unused,
+)
 from models import ARCHITECTURES, random_policy
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import select_parameters
@@ -145,6 +152,10 @@ CASES = {
     ),
     "a table that scales": (
         lambda: policy_with(ScaledTable, "embedding"),
+        as_completions([[0, 4, 0, 1], [3, 0, 1], [2]]), FLOAT32,
+    ),
+    "a padding row that counts": (
+        lambda: policy_with(UnpaddedTable, "embedding"),
         as_completions([[0, 4, 0, 1], [3, 0, 1], [2]]), FLOAT32,
     ),
     "a layer for long ones": (

@@ -11,6 +11,7 @@ from foreign_modules import (
     MODULES,
     Scaled,
     ScaledTable,
+    UnpaddedTable,
     adds_in_place,
     adds_to_product,
     around,
@@ -196,13 +197,14 @@ NO_RULE = {
     "neither product nor lookup": (tanh, OTHER),
     "more than a lookup": (Bent, OTHER),
     "a lookup of other tokens": (Positions, OTHER),
+    "a padding row that has a gradient": (UnpaddedTable, OTHER),
 }
 
 
 @pytest.mark.parametrize("name", NO_RULE)
 def test_what_has_no_rule_says_why(name):
     module, reason = NO_RULE[name]
-    where = "embedding" if module in (Bent, Positions) else "mlp"
+    where = "embedding" if module in (Bent, Positions, UnpaddedTable) else "mlp"
     assert reason in missing_rule(policy_with(module, where))
 
 
