@@ -39,6 +39,9 @@ def is_share(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) <= 1
 
 
+LARGEST_SIZE = 4096  # Of groups; a larger one is a typing mistake.
+
+
 def is_count(value: object) -> bool:
     """Whether an argument in Python is a whole number from 1.
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mse_lab.errors import InputError, nearest, shorten
+from mse_lab.errors import LARGEST_SIZE, InputError, nearest, shorten
 from mse_lab.project import EXAMPLES, PROJECT
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mse_lab.run.changes import Changes
 
 ROOT, RESULTS = PROJECT, Path("results")
-
-LARGEST_SIZE = 4096  # Of groups; a larger one is a typing mistake.
 
 
 def find_run(name: str) -> Path:

@@ -32,7 +32,7 @@ from mse_lab.config.trainers import (
     Trainer,
     WeightsSetting,
 )
-from mse_lab.errors import InputError, is_count, nearest, shown
+from mse_lab.errors import LARGEST_SIZE, InputError, is_count, nearest, shown
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,11 @@ class Setting:
         return self.table.write(others)
 
     def whole(self, name: str) -> int:
-        """Give a setting that is a whole number from 1."""
-        value = self.value(name)
-        if not is_count(value):
-            other = ", or --G" if name == self.table.size else ""
+        """Give a setting that is a whole number from 1; a group's has an end."""
+        value, most, other = self.value(name), math.inf, ""
+        if name == self.table.size:
+            most, other = LARGEST_SIZE, f" to {LARGEST_SIZE}, or --G"
+        if not is_count(value) or value > most:
             raise self.refuse(f"{name} = {shown(value)}: give a whole number from 1{other}")
         return int(value)
 

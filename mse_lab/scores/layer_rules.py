@@ -103,13 +103,15 @@ def _is_lookup(call: Call) -> bool:
 
 
 def _spares_padding(call: Call) -> bool:
-    """Whether the padding row gets no gradient, as autograd has it in torch's own lookup."""
+    """Whether the padding row gets no gradient, as in torch's own lookup."""
     module: Any = call.module
     padding = torch.full_like(call.inputs[0], module.padding_idx)
-    args = tuple(padding if isinstance(one, Tensor) else one for one in call.args)
-    kwargs = {
-        name: padding if isinstance(one, Tensor) else one for name, one in call.kwargs.items()
-    }
+
+    def padded(each: Any) -> Any:
+        return padding if isinstance(each, Tensor) else each
+
+    args = tuple(map(padded, call.args))
+    kwargs = {name: padded(each) for name, each in call.kwargs.items()}
     weight = module.weight.detach().requires_grad_()
     result = replace(call, args=args, kwargs=kwargs).run({"weight": weight})
     return not torch.autograd.grad(result, weight, torch.ones_like(result))[0].any()

@@ -260,6 +260,7 @@ REFUSED = [
      "loss_agg_mode = 'mean': verl takes no such"),
     ("trl", "x.yaml", "num_generations: ${n}", "'${n}': a reference; give the file with v"),
     ("trl", "x.yaml", "num_generations: 8.5", "8.5: give a whole number from 1"),
+    ("trl", "x.json", '{"num_generations": 100000000000000000000}', "from 1 to 4096, or -"),
     ("trl", "x.yaml", "num_generations: 1", "TRL takes 2 or more"),
     ("trl", "x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "= 0: give"),
     ("trl", "x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
