@@ -12,6 +12,7 @@ import difflib
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,10 +34,10 @@ Settings = dict[str, Any]  # By their names in the table, else by those that the
 
 
 def normal(value: Any) -> Any:
-    """Read texts that are numbers, truth values or nothing, as trainers do.
+    """Read texts that are numbers, truth values, nothing or lists, as trainers write them.
 
-    >>> [normal(text) for text in ("1e-3", "16", "True", "null", "none", "grpo")]
-    [0.001, 16, True, None, 'none', 'grpo']
+    >>> [normal(text) for text in ("1e-3", "True", "null", "none", "[1.0]", "{}", "[a")]
+    [0.001, True, None, 'none', [1.0], {}, '[a']
     """
     if not isinstance(value, str):
         return value
@@ -50,6 +51,9 @@ def normal(value: Any) -> Any:
                 return number
         except ValueError:
             continue
+    if value[:1] in ("[", "{"):  # As TRL's `to_sanitized_dict` does.
+        with suppress(InputError):
+            return parse_yaml(value, "a text")
     return value
 
 
