@@ -307,14 +307,18 @@ def premise_of_allocation() -> Iterable[Row]:
 
 
 def render(rows: Iterable[Row]) -> str:
-    """Write rows in Markdown; columns of numbers stand to the right."""
+    """Write rows in Markdown; columns of numbers stand to the right.
+
+    Intervals that are above 0 are written with a dash.
+    """
     lines = list(rows)
     numbers = [
         all(re.fullmatch(r"[-+\d.,%]*", line[head]) for line in lines) for head in lines[0]
     ]
     rule = ["--:" if number else "---" for number in numbers]
     cells = [[*lines[0]], rule, *([*line.values()] for line in lines)]
-    return "".join(f"|{'|'.join(row)}|\n" for row in cells)
+    written = "".join(f"|{'|'.join(row)}|\n" for row in cells)
+    return re.sub(r"\(([\d.]+) to ([\d.]+)\)", "(\\1\u2013\\2)", written)
 
 
 def fill(page: str) -> str:

@@ -273,8 +273,7 @@ def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
             predicted.append(f"{by_name[name] / by_name[other]:.2f}")
         words = f"{ARMS[name]}, over {'the ' * (other == 'constant')}{ARMS[other]}"
         yield {HEAD: words, PREDICTED: "; ".join(predicted)} | {
-            COLUMNS[study]: over(arms, name, other).replace(" to ", "\u2013")
-            for study, arms in studies.items()
+            COLUMNS[study]: over(arms, name, other) for study, arms in studies.items()
         }
 
 
@@ -292,8 +291,7 @@ def trained_prompts() -> Iterable[Row]:
         for study, rows in studies.items():
             row = rows.get(arm, {TRAINED: "", RULE: ""})
             verdict = f", {row[RULE]}" if row[RULE] in ("obeys", "refutes") else ""
-            # No ratio is below 0.
-            cells[COLUMNS[study]] = row[TRAINED].replace(" to ", "\u2013") + verdict
+            cells[COLUMNS[study]] = row[TRAINED] + verdict
         predicted = f"{small[arm]['predicted']}; {large[arm]['predicted']}"
         yield {HEAD: f"{arm[0]}, {arm[1]}", PREDICTED: predicted} | cells
     for words, rule in (("trained", RULE), ("held-out, own best", OWN_RULE)):
