@@ -228,7 +228,8 @@ def verdicts() -> Iterable[Row]:
                 continue
             means = (rows.keep.mean(), rows.change.mean(), rows.cannot_tell.mean())
             changes = rows.change * rows.runs / 100
-            held = (rows.saves_held * changes).sum() / max(changes.sum(), 1)
+            of = round(changes.sum())
+            held = (rows.saves_held * changes).sum() / 100
             least = rows.saves_held[changes >= FEW].min()
             often = {
                 "false keep": rows.false_keep,
@@ -243,8 +244,9 @@ def verdicts() -> Iterable[Row]:
                     head: over_populations(shares, worst=pd.Series.max)
                     for head, shares in often.items()
                 },
-                "saving held": f"{held:.0f}% of {round(changes.sum()):,}"
-                + ("" if math.isnan(least) else f" ({least:.0f})"),
+                "saving held": f"{held:.0f} of {of}"
+                if of < FEW
+                else f"{100 * held / of:.0f}% of {of:,} ({least:.0f})",
             }
 
 
