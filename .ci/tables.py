@@ -7,7 +7,6 @@ of that name gives its rows. `--check` writes nothing, and fails where a page di
 """
 
 import json
-import math
 import re
 import sys
 from collections import Counter
