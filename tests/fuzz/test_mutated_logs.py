@@ -171,11 +171,12 @@ def as_lines(data, frame):
 
 
 def where_ids_tell_nothing(frame, told):
-    """Take prompts for groups where all lines have one id and step."""
+    """Take prompts, and steps, for groups where all lines have one id."""
     texts, ids, steps = zip(*told, strict=True)
-    alike = ids[0] is not None and len({*zip(ids, steps, strict=True)}) == 1
     one_way = len({*texts}) in (1, len(texts))
-    return frame.assign(id=texts) if alike and one_way else frame
+    if ids[0] is None or len({*ids}) > 1 or not one_way:
+        return frame
+    return frame.assign(id=[f"{text} {step}" for text, step in zip(texts, steps, strict=True)])
 
 
 def spoil(data, path):
