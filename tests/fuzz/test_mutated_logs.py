@@ -176,7 +176,8 @@ def where_ids_tell_nothing(frame, told):
     one_way = len({*texts}) in (1, len(texts))
     if ids[0] is None or len({*ids}) > 1 or not one_way:
         return frame
-    return frame.assign(id=[f"{text} {step}" for text, step in zip(texts, steps, strict=True)])
+    shown = zip(texts, steps, strict=True)
+    return frame.assign(id=[f"{text} {step}" for text, step in shown])
 
 
 def spoil(data, path):
