@@ -16,7 +16,17 @@ from mse_lab.errors import InputError
 from mse_lab.trl import MSECallback
 from mse_lab.trl.callback import log_numbers
 from torchrun_starts import ROOT, torchrun
-from trl_training import BASE, ROWS, advise_apart, load, right, settings, state, train
+from trl_training import (
+    BASE,
+    ROWS,
+    advise_apart,
+    load,
+    right,
+    settings,
+    spread,
+    state,
+    train,
+)
 
 BUDGET = 144
 BASELINE = {"name": "affine", "alpha": 0.2, "lambda": 0.0}
@@ -258,13 +268,22 @@ def test_the_callback_judges_the_trainers_class_and_the_baseline_in_its_place(gi
     }
 
 
-def test_rloos_own_kl_term_and_several_reward_functions_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("trained", "said"),
+    [
+        ([right, right], "reward_funcs = ['right', 'right']"),
+        ([spread], "reward_funcs = spread (right is measured)"),
+        ([right], ""),
+    ],
+)
+def test_rloos_own_kl_term_and_other_reward_functions_are_named(tmp_path, trained, said):
     callback = MSECallback(ROWS, right, budget=BUDGET)
-    _, screen = train(tmp_path, [callback], [right, right], made=RLOOTrainer, max_steps=1)
+    _, screen = train(tmp_path, [callback], trained, made=RLOOTrainer, max_steps=1)
     assert (callback.measured, callback.skipped) == (1, 0)
     [line] = [one for one in screen.splitlines() if "not counted in" in one]
     assert "beta = 0.05" in line
-    assert line.endswith("reward_funcs = ['right', 'right']")
+    assert line.endswith(said)
+    assert bool(said) == ("reward_funcs" in line)
 
 
 def test_mixed_precision_is_left_out_and_comes_back():

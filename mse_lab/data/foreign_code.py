@@ -99,6 +99,8 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
     what = f"{key} = {name}"
     if not all(map(str.isidentifier, [*module_name.split("."), function_name])):
         raise InputError(f"{what}: write package.module:function")
+    if module_name.endswith(".py"):
+        raise InputError(f"{what}: write {module_name[:-3]}:{function_name}")
     # A user's module lies in the working folder, which a script does not search.
     if "" not in sys.path:
         sys.path.insert(0, "")

@@ -38,10 +38,11 @@ def digest(value: Any, plain: Callable[[Any], Any] | None = None) -> str:
 
 def digest_arrays(arrays: Mapping[str, NDArray[Any]], *others: Any) -> str:
     """Hash named arrays by their types, shapes and bytes, with other values before them."""
-    parts = [
-        [name, array.dtype.str, array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
-        for name, array in sorted(arrays.items())
-    ]
+    parts = []
+    for name, array in sorted(arrays.items()):
+        dtype = array.dtype.descr if array.dtype.names else array.dtype.str
+        content = hashlib.sha256(array.tobytes()).hexdigest()
+        parts.append([name, dtype, array.shape, content])
     return digest([*others, parts])
 
 

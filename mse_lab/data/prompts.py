@@ -10,6 +10,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from mse_lab.config.prompt_templates import load_template
 from mse_lab.config.schema import Fields, Prompts
 from mse_lab.data.sources import Row, open_rows
@@ -74,6 +76,16 @@ def column_value(values: Mapping[str, Any], name: str) -> Any:
     return reduce(step_into, name.split("."), values)
 
 
+def plain_value(value: Any) -> Any:
+    """Give a value as JSON has it: lists of arrays and tensors, None for what is missing.
+
+    >>> plain_value(pd.Series(["4", "four"])), plain_value(float("nan"))
+    (['4', 'four'], None)
+    """
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return None if pd.isna(value) is True else value
+
+
 def _choose(row: Row, name: str) -> str:
     names = shorten(", ".join(column_names(row.values)), 500) or "nothing"
     return f"set prompts.fields.{name} to one of {names}"
@@ -82,7 +94,7 @@ def _choose(row: Row, name: str) -> str:
 def _required(row: Row, name: str, fields: Fields) -> Any:
     """Return a field of a row; refuse the row if it is missing."""
     field = getattr(fields, name)
-    value = column_value(row.values, field)
+    value = plain_value(column_value(row.values, field))
     if value is None or not str(value).strip():
         remedy = "" if field in row.values else f", or {_choose(row, name)}"
         raise InputError(f"{row.where}: {field} is missing or empty; fill it in{remedy}")
@@ -121,7 +133,7 @@ def _make_record(row: Row, fields: Fields, name: str, answered: bool) -> Record:
     record = row.values | {"id": identity, "problem": _problem(row, fields)}
     if answered or fields.answer != "answer":
         record["answer"] = _required(row, "answer", fields)
-    if (category := column_value(row.values, fields.category)) is not None:
+    if (category := plain_value(column_value(row.values, fields.category))) is not None:
         record["category"] = category
     elif fields.category in row.values:
         record["category"] = None

@@ -8,7 +8,9 @@ without special tokens. `REWARDS` lists the built-in rewards; a user's function 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import date, time
 from decimal import Decimal
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +19,9 @@ from mse_lab.arrays import Floats
 from mse_lab.data.foreign_code import load_extra, load_function
 from mse_lab.data.identity import identify_named, plain_text
 from mse_lab.data.mathematics import GaveUp, are_equal
-from mse_lab.data.prompts import Prompt
+from mse_lab.data.prompts import Prompt, plain_value
 from mse_lab.data.reward_functions import Ids, UserReward
-from mse_lab.errors import InputError, nearest, shorten
+from mse_lab.errors import InputError, nearest, shorten, shown
 
 Reward = Callable[[str, Mapping[str, Any]], float]
 
@@ -35,16 +37,23 @@ _MARKED = re.compile(r"####\s*(?:(?:\*\*|\$?\\boxed\{)\s*)?" + _NUMBER.pattern)
 
 def _answers(prompt: Mapping[str, Any]) -> list[str]:
     """List the reference answers, any of which is right: one, or those of a list."""
-    answer = prompt["answer"]
-    answers = answer if isinstance(answer, list | tuple) else [answer]
-    if not answers or any(isinstance(one, list | tuple | Mapping) for one in answers):
+    answer = plain_value(prompt["answer"])
+    given = answer if isinstance(answer, list | tuple) else [answer]
+    answers = [plain_value(one) for one in given]
+    if not answers:
+        raise ValueError("the answer is an empty list; fill it in")
+    if any(isinstance(one, list | tuple | Mapping) for one in answers):
         kind = "a mapping" if isinstance(answer, Mapping) else "no list of texts"
         raise ValueError(
             f"the answer is {kind}; name a part of it by prompts.fields.answer, or write a "
             "reward that reads the row"
         )
-    if len(answers) > 1 and not all(str(one).strip() for one in answers):
-        raise ValueError("one of the answers is empty")
+    several_empty = len(answers) > 1 and not all(str(one).strip() for one in answers)
+    if None in answers or several_empty:
+        raise ValueError("one of the answers is empty; fill it in")
+    for one in answers:
+        if not isinstance(one, str | Number | date | time):
+            raise ValueError(f"the answer is {shown(one)}; give a text or a number")
     return [str(one) for one in answers]
 
 
@@ -64,10 +73,15 @@ def integer(text: str, prompt: Mapping[str, Any]) -> float:
     >>> integer("7 - 9 = -2", {"answer": -2})
     1.0
     """
-    answer = int(_answer(prompt).replace(",", ""))
+    answer = _answer(prompt).replace(",", "")
+    try:
+        reference = int(answer)
+    except ValueError:
+        remedy = "write a whole number, or use gsm8k, which reads decimals"
+        raise ValueError(f"the answer {shown(answer)} is no integer; {remedy}") from None
     integers = _INTEGER.findall(text)
     # Not int: Python refuses texts of more than 4,300 digits, and models write them.
-    return float(bool(integers) and Decimal(integers[-1].replace(",", "")) == answer)
+    return float(bool(integers) and Decimal(integers[-1].replace(",", "")) == reference)
 
 
 def first_integer(text: str, prompt: Mapping[str, Any]) -> float:

@@ -38,8 +38,12 @@ class Row(NamedTuple):
 
 
 def _lines(path: Path) -> Iterator[Row]:
+    text = read_text(path)
+    if text.lstrip().startswith("[") or path.suffix == ".tsv":
+        what = "a table with tabs" if path.suffix == ".tsv" else "a JSON array"
+        raise InputError(f"{path}: {what}; give one JSON object a line, CSV or Parquet")
     # Not splitlines: a text may contain U+2028.
-    lines = enumerate(read_text(path).split("\n"), start=1)
+    lines = enumerate(text.split("\n"), start=1)
     filled = ((at, line) for at, line in lines if line.strip())
     for number, (at, line) in enumerate(filled):
         where = f"{path}, line {at}"

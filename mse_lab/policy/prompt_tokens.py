@@ -8,7 +8,7 @@ from typing import Any
 
 from mse_lab.data.location import loading
 from mse_lab.data.prompts import Prompt
-from mse_lab.errors import InputError, in_short
+from mse_lab.errors import InputError, in_short, shown
 from mse_lab.policy.policy import Policy
 
 Options = Mapping[str, Any] | None
@@ -22,17 +22,20 @@ def render_chats(
         raise InputError(
             "prompts.chat = true: the tokenizer has no chat template; use false"
         )
-    given = {"add_generation_prompt": True, **(options or {}), "tokenize": False}
-    return [_render(tokenizer, prompt, given) for prompt in prompts]
+    return [_render(tokenizer, prompt, options or {}) for prompt in prompts]
 
 
-def _render(tokenizer: Any, prompt: Prompt, given: Mapping[str, Any]) -> str:
+def _render(tokenizer: Any, prompt: Prompt, options: Mapping[str, Any]) -> str:
+    given = {"add_generation_prompt": True, **options, "tokenize": False}
     try:
         return str(tokenizer.apply_chat_template(prompt.turns, **given))
     except Exception as error:  # A template is a program: it can fail in any way.
+        key, remedy = "chat = true", "use false, or another template"
+        if options:
+            key, remedy = f"chat_template_kwargs = {shown(options)}", "mend it"
         raise InputError(
-            f"prompts.chat = true: the chat template fails on prompt {prompt.id}: "
-            f"{in_short(error)}; use false, or another template"
+            f"prompts.{key}: the chat template fails on prompt {prompt.id}: "
+            f"{in_short(error)}; {remedy}"
         ) from None
 
 

@@ -66,9 +66,8 @@ def _model_path(model: Any) -> str:
 def _configure(model: Any, reward: Any, settings: Mapping[str, Any]) -> Probe:
     device, dtype = getattr(model, "device", "cpu"), getattr(model, "dtype", "float32")
     source = reward if hasattr(reward, "__qualname__") else type(reward)
-    named = (
-        reward if isinstance(reward, str) else f"{source.__module__}:{source.__qualname__}"
-    )
+    module = getattr(source, "__module__", "builtins")
+    named = reward if isinstance(reward, str) else f"{module}:{source.__qualname__}"
     values = {
         "model": {
             "path": _model_path(model),

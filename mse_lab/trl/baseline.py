@@ -24,7 +24,9 @@ out, is refused. Evaluations keep TRL's own advantages.
 
 import copy
 import inspect
+import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +35,6 @@ from torch import Tensor
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.errors import InputError, is_count, shown
-from mse_lab.estimators import find_estimator
 from mse_lab.policy.log_probabilities import token_log_probs
 
 # Those of TRL 1.16 whose advantages are replaced, by their names in the table of settings.
@@ -207,7 +208,10 @@ def read_baseline(
             )
     if weights:
         return Baseline(0.0, 1.0, weights, over)
-    find_estimator({"name": "affine", "alpha": alpha, "lambda": lam})  # Are they numbers?
+    for name, given in (("alpha", alpha), ("lam", lam)):
+        is_real = isinstance(given, Real) and not isinstance(given, bool)
+        if not (is_real and math.isfinite(float(given or 0))):
+            raise InputError(f"with_baseline: {name} = {shown(given)}: give a number")
     return Baseline(float(alpha or 0), float(lam))
 
 
@@ -238,7 +242,7 @@ def with_baseline(
         InputError: These make no baseline, or the trainer is none of the two; making a
             trainer of the class raises it for settings that would undo the baseline.
     """
-    if (name := OF_TRL.get(trainer.__module__)) is None:
+    if (name := OF_TRL.get(getattr(trainer, "__module__", ""))) is None:
         raise InputError(
             f"with_baseline: {shown(trainer)} is not TRL's own; give GRPOTrainer or "
             "RLOOTrainer, and derive from what is returned"

@@ -201,8 +201,12 @@ class MSECallback(TrainerCallback):
         values["reward_funcs"] = self._rewards
         replaced = getattr(args, "mse_lab_estimator", None)
         setting = interpret(vars(args) | values, replaced)
-        if setting.uncounted and not (self.measured or self.skipped):
-            _print(f"not counted in: {', '.join(setting.uncounted)}")
+        uncounted = [*setting.uncounted]
+        own = getattr(self._reward, "__name__", type(self._reward).__name__)
+        if len(self._rewards) == 1 and self._rewards != [own]:
+            uncounted.append(f"reward_funcs = {self._rewards[0]} ({own} is measured)")
+        if uncounted and not (self.measured or self.skipped):
+            _print(f"not counted in: {', '.join(uncounted)}")
         question = ask(setting, 0.95, self._regret)
         drawn = state.max_steps * question.completions // args.num_iterations
         least = FIRST_PROMPTS * FIRST_COMPLETIONS

@@ -166,6 +166,7 @@ class Image:
         (array(1.0), array(2.0)),
         (array(1.0), array(1.0, dtype=np.float32)),
         (array(1.0), array(1.0)[None]),
+        (array(1, dtype=[("a", "f8")]), array(1, dtype=[("b", "f8")])),
         (tensor(1.0), tensor(2.0)),
         (tensor(1.0, torch.bfloat16), tensor(2.0, torch.bfloat16)),
         (torch.tensor(1.0), torch.tensor(2.0)),

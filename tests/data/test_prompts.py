@@ -1,8 +1,10 @@
 """Prompts: from a file or in memory, under our names, in their template, or one line."""
 
 import json
+import math
 from collections import Counter
 
+import numpy as np
 import pandas as pd
 import pytest
 from fuzzing import CASES
@@ -13,7 +15,7 @@ from log_makers import write_lines
 from mse_lab.config.prompt_templates import FEW_SHOT, TEMPLATES
 from mse_lab.config.schema import Fields, Prompts
 from mse_lab.data.prompts import choose_prompts, load_prompts, read_prompts, take_prompts
-from mse_lab.data.rewards import gsm8k
+from mse_lab.data.rewards import contains, gsm8k
 from mse_lab.errors import InputError
 from prompt_sets import FIELDS, ROOT, load, word_problems
 
@@ -211,6 +213,40 @@ def test_rows_of_a_trainer_are_prompts_in_a_file_and_in_memory(tmp_path):
     for found in (load_prompts(config, ROOT), take_prompts(rows, config, answered=True)):
         assert [one.turns for one in found] == [CHAT[1:], CHAT]
         assert found[1].text == "1 + 1"
+
+
+def test_arrays_of_a_frame_are_lists(tmp_path):
+    """Answers and chats, as pandas reads them of a Parquet file."""
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame([{"prompt": CHAT, "answer": ["2", "two"]}]).to_parquet(path)
+    rows = pd.read_parquet(path).to_dict("records")
+    assert isinstance(rows[0]["prompt"], np.ndarray)
+    config = Prompts(source=str(path), template="none", chat=True)
+    for found in (load_prompts(config, ROOT), take_prompts(rows, config, answered=True)):
+        assert found[0].turns == CHAT
+        assert [contains(text, found[0].record) for text in ("two", "3")] == [1, 0]
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, np.nan, pd.NA, pd.NaT, "", " "])
+def test_what_a_frame_calls_missing_is(missing):
+    """It would be the answer `nan`, which no completion gives."""
+    config = Prompts(source="memory", template="none")
+    rows = pd.DataFrame({"problem": ["1 + 1"] * 2, "answer": ["2", missing]})
+    with pytest.raises(InputError, match=r"prompts\[1\]: answer is missing or empty; fill"):
+        take_prompts(rows.to_dict("records"), config, answered=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.json", '\n[{"problem": 1}]', "a JSON array"),
+        ("a.tsv", "a\tb", "a table with tabs"),
+    ],
+)
+def test_other_files_are_told_from_lines(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=f"{name}: {words}; give one JSON object a line"):
+        load(source=str(tmp_path / name))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ from decimal import Decimal
 from itertools import product
 from unittest.mock import Mock
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,7 +139,10 @@ def test_any_of_several_answers_is_right(reward, answer, right, wrong):
             {"target": ["1"]},
             "the answer is a mapping; name a part of it by prompt",
         ),
-        ("contains", [], "the answer is no list of texts"),
+        ("contains", [], "the answer is an empty list; fill it in"),
+        ("contains", ["a", None], "one of the answers is empty"),
+        ("exact", b"9", r"the answer is b'9'; give a text or a number"),
+        ("integer", 9.0, "'9.0' is no integer; write a whole number, or use gsm8k"),
         ("exact", [["a"]], "the answer is no list of texts"),
         ("exact", ["", "10"], "one of the answers is empty"),
         *product(
@@ -147,8 +153,15 @@ def test_any_of_several_answers_is_right(reward, answer, right, wrong):
 def test_an_answer_that_is_not_read_is_refused_before_the_run(name, answer, line):
     """Not a reward of 0 for every completion; every prompt is tried."""
     try_reward(load_reward(name), prompts("1", "2"))
-    with pytest.raises(InputError, match=f"failed on prompt q2: ValueError: {line}"):
+    with pytest.raises(InputError, match=f"failed on prompt q2: ValueError: .*{line}"):
         try_reward(load_reward(name), prompts("1", "2", answer))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, pd.Series])
+def test_answers_of_any_kind_of_list_are_read_alike(kind):
+    for reward in (contains, exact, mathematics):
+        assert [reward(text, {"answer": kind(["8", "9"])}) for text in "97"] == [1, 0]
+        assert reward("9", {"answer": torch.tensor(9)}) == 1
 
 
 def prompts(*answers):
@@ -162,6 +175,7 @@ def prompts(*answers):
         ("maths", "did you mean math?"),
         ("nowhere:f", "start where nowhere lies"),
         ("json:loads", "json belongs to Python or an installed"),
+        ("nowhere.py:f", "write nowhere:f"),
         (".a:b", "write package.module:function"),
         ("a\0b:c", "write package.module:function"),
     ],

@@ -77,3 +77,6 @@ def test_a_chat_template_is_given_its_arguments(copy):
     for options, ids in ((None, [2]), ({"enable_thinking": True}, [1])):
         how = {"chat": True, "new_tokens": 1, "options": options}
         assert encode_prompts(policy, [prompt("3")], **how) == [ids]
+    said = r"^prompts.chat_template_kwargs = {'tools': 3}: .* fails .*; mend it"
+    with pytest.raises(InputError, match=said):
+        encode_prompts(policy, [prompt("3")], **how | {"options": {"tools": 3}})

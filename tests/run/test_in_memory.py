@@ -234,6 +234,7 @@ def fails(text, prompt):
         ({"prompts": ROWS * 2}, r"prompts\[3\]: id 1 occurs twice"),
         ({"reward": "intger"}, "reward = intger: no such reward; did you mean integer"),
         ({"reward": fails}, "reward = .*:fails: failed on prompt 1: ZeroDivisionError"),
+        ({"reward": str.isdigit}, "reward = builtins:str.isdigit: "),
         ({"reward": 3}, "reward = 3: give a name or a function"),
         ({"pool": {"replicat": 8}}, r"measure: unknown key pool.replicat; did you mean"),
         ({"group_sizes": [3]}, "measure: pool.replicate = 8: must be a multiple"),
