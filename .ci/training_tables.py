@@ -256,7 +256,7 @@ def over(judged: Mapping[Arm, Judged], name: str, other: str) -> str:
         if (arm.estimator, arm.group_size) == (wanted, size)
     ]
     if len(found) < 2:
-        return ""
+        return "\u2013"
     return "{:.2f} ({:.2f} to {:.2f})".format(*ratio_over_seeds(*found))
 
 
@@ -277,26 +277,37 @@ def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
         }
 
 
-@table
-def trained_prompts() -> Iterable[Row]:
-    """Give the tiny model's arms, a study a column, with the verdicts by the rule."""
-    studies = {
+def tiny_arms() -> dict[str, dict[tuple[str, str], Row]]:
+    """Give what the tiny model's studies found, by arm and G."""
+    return {
         study: {(row["arm"], row["G"]): row for row in trained_arms(study)}
         for study in STUDIES
         if study.startswith("tiny")
     }
+
+
+@table
+def trained_prompts() -> Iterable[Row]:
+    """Give the tiny model's arms, a study a column, with the verdicts by the rule."""
+    studies = tiny_arms()
     small, large = studies["tiny"], studies["tiny-256"]
     for arm in sorted(small, key=lambda one: float(small[one]["predicted"])):
         cells = {}
         for study, rows in studies.items():
-            row = rows.get(arm, {TRAINED: "", RULE: ""})
+            row = rows.get(arm, {TRAINED: "\u2013", RULE: ""})
             verdict = f", {row[RULE]}" if row[RULE] in ("obeys", "refutes") else ""
             cells[COLUMNS[study]] = row[TRAINED] + verdict
         predicted = f"{small[arm]['predicted']}; {large[arm]['predicted']}"
         yield {HEAD: f"{arm[0]}, {arm[1]}", PREDICTED: predicted} | cells
+
+
+@table
+def arms_together() -> Iterable[Row]:
+    """Count the verdicts of the tiny model's arms; compare arms, a study a column."""
+    studies = tiny_arms()
     for words, rule in (("trained", RULE), ("held-out, own best", OWN_RULE)):
         said = {one: [row[rule] for row in rows.values()] for one, rows in studies.items()}
-        yield {HEAD: f"{words}: obey, refute, cannot tell", PREDICTED: ""} | {
+        yield {HEAD: f"{words}: obey, refute, cannot tell", PREDICTED: "\u2013"} | {
             COLUMNS[study]: ", ".join(str(verdicts.count(one)) for one in SAID)
             for study, verdicts in said.items()
         }
