@@ -25,13 +25,16 @@ STD_FLOOR = 1e-4  # TRL's, added to the standard deviation.
 
 @dataclass(frozen=True)
 class RewardPart:
-    """What a part of the reward contributes; shares of groups of two or more."""
+    """What a part of the reward contributes; shares of groups of two or more.
+
+    Where a part is missing in a completion of a group, whether it varies is not known.
+    """
 
     name: str
     mean: float  # Over the completions that have it.
-    varies: float  # Share of the groups in which it varies.
-    # Share of the squared advantages, of the groups in which it varies and, of another than
-    # the outcome, the outcome does not.
+    varies: float  # Share of the groups in which it varies, of those that have it.
+    # Share of the squared advantages of the groups that have the outcome: of those in which
+    # it varies and, of another than the outcome, the outcome does not.
     share_std: float  # Divided by the group's standard deviation.
     share_plain: float  # Not divided.
 
@@ -43,6 +46,7 @@ class RewardParts:
     parts: Sequence[RewardPart]
     told: bool  # Whether the outcome was named, by the user or the form.
     alone: RewardPart  # The groups whose outcomes are equal, named by what varies there.
+    without: int  # Groups that have no outcome; of these nothing else is said.
 
     @property
     def outcome(self) -> str:
@@ -81,28 +85,34 @@ def split_reward(groups: RewardGroups, outcome: str | None = None) -> RewardPart
     first = _choose(values, told)
     by_group = pd.DataFrame(values, dtype=np.float32).groupby(table["group"].to_numpy())
     spread = by_group.max() - by_group.min()
-    varies = {
-        name: (spread[name] > REWARD_ROUNDING).to_numpy() & several_K for name in values
-    }
+    known = by_group.count().eq(groups.groups["size"].to_numpy(), axis=0)
+    has = {name: known[name].to_numpy() & several_K for name in values}
+    varies = {name: (spread[name] > REWARD_ROUNDING).to_numpy() & has[name] for name in has}
+    judged_K = has[first]
+    if not judged_K.any():
+        return None
     flat = groups.groups["zero_variance"]
     square_K = groups.groups["variance"].mask(flat).fillna(0.0).to_numpy()
     scaled_K = square_K / np.square(np.sqrt(square_K) + STD_FLOOR)
     degrees_K = groups.groups["size"].to_numpy() - 1.0
 
-    def describe(name: str, mean: float, varies_K: Flags, flags_K: Flags) -> RewardPart:
-        sums = ((part_K * degrees_K) for part_K in (scaled_K, square_K))
-        shares = (float(divide(one[flags_K].sum(), one.sum())) for one in sums)
-        return RewardPart(name, mean, float(varies_K.sum() / several_K.sum()), *shares)
+    def describe(name: str, mean: float, varying: float, flags_K: Flags) -> RewardPart:
+        sums = ((part_K * degrees_K)[judged_K] for part_K in (scaled_K, square_K))
+        shares = (float(divide(one[flags_K[judged_K]].sum(), one.sum())) for one in sums)
+        return RewardPart(name, mean, varying, *shares)
 
-    alone_K = ~varies[first] & several_K & ~flat.to_numpy()
+    alone_K = ~varies[first] & judged_K & ~flat.to_numpy()
     names = [first, *(name for name in values if name != first)]
     others = [name for name in names[1:] if (varies[name] & alone_K).any()]
     parts = [
         describe(
-            *(name, float(np.nanmean(values[name])), varies[name]),
+            *(name, float(np.nanmean(values[name]))),
+            float(divide(varies[name].sum(), has[name].sum())),
             varies[name] if name == first else varies[name] & ~varies[first],
         )
         for name in names
     ]
     what = others[0] if len(others) == 1 else "the rest"
-    return RewardParts(parts, told is not None, describe(what, np.nan, alone_K, alone_K))
+    alone = describe(what, np.nan, float(alone_K.sum() / judged_K.sum()), alone_K)
+    without = int((several_K & ~judged_K).sum())
+    return RewardParts(parts, told is not None, alone, without)

@@ -91,9 +91,10 @@ def _parts(summary: Summary) -> _Finding:
     if summary.parts is None:
         return None
     outcome, alone = one_line(summary.parts.outcome), summary.parts.alone
+    of = f"groups that have {outcome}" if summary.parts.without else "groups"
     return (
         alone.varies,
-        f"in {share(alone.varies)} of the groups only {one_line(alone.name)} differs, not "
+        f"in {share(alone.varies)} of the {of} only {one_line(alone.name)} differs, not "
         f"{outcome}: {share(alone.share_std)} of the squared advantages if divided by the "
         f"group's standard deviation, {share(alone.share_plain)} if not",
         f"Give the rest only where {outcome} is met, or do not divide "

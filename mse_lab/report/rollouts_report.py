@@ -136,6 +136,8 @@ def _parts(parts: RewardParts) -> Part:
         "not (of the outcome: in which it varies), divided by the group's standard "
         "deviation and not.",
     ]
+    if parts.without:
+        said.append(f"{parts.without} groups that lack the outcome are left out.")
     rows = [
         [
             shorten(one_line(part.name), 30),

@@ -297,6 +297,31 @@ def test_parts_by_hand(tmp_path):
     assert summary.as_dict()["parts"][1] == asdict(brief)
 
 
+def test_groups_without_the_outcome_are_left_out(tmp_path):
+    """As where a reward function gives None for some prompts, or came later."""
+    other = parted([(0, 0.1), (0, 0.3)], [(0, 0.2), (0, 0)], [(0, 0.9), (0, 0.1)])
+    for n, line in enumerate(other):
+        line["prompt_id"], line["rewards"] = f"late {n // 2}", {"brief": line["reward"]}
+    half = parted([(1, 0), (0, 0)])
+    half[0]["rewards"].pop("right")
+    for line in half:
+        line["prompt_id"] = "half"
+    alone = summarise(tmp_path, PARTED).parts
+    for more in (other, other + half):
+        found = summarise(tmp_path, PARTED + more, outcome="right").parts
+        assert found.without == 3 + (len(more) > len(other))
+        assert found.alone == alone.alone
+        assert found.parts[0] == alone.parts[0] or len(more) > len(other)
+        right, brief = found.parts
+        assert (right.varies, right.share_std) == (0.5, alone.parts[0].share_std)
+        assert brief.share_std == alone.parts[1].share_std
+        assert brief.varies == pytest.approx((2 + 3) / (4 + 3 + (len(more) > len(other))))
+    said = verdicts_of(summarise(tmp_path, PARTED + other, outcome="right"))["parts"]
+    assert said.finding.startswith("in 25% of the groups that have right only brief differs")
+    only = summarise(tmp_path, other + half, outcome="right")
+    assert only.parts is None
+
+
 def test_which_part_is_the_outcome(tmp_path):
     assert summarise(tmp_path, PARTED, outcome="brief").parts.outcome == "brief"
     for lines, given, line in (
