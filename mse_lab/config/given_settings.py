@@ -84,6 +84,7 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
     settings: Settings = {}
 
     def refuse_section(section: str, known: str) -> NoReturn:
+        refuse_other([f"{section}.{known}"], trainer, where)
         raise InputError(
             f"{where}: {known} stands in the section {section}, where {trainer.title} does "
             "not look; give the settings of that section alone"
@@ -181,10 +182,18 @@ def _value_of(texts: Sequence[str], where: str) -> Any:
     return values if len(values) > 1 else values[0] if values else True
 
 
+def _refuse_joined(name: str, texts: Sequence[str], trainer: Trainer, where: str) -> None:
+    """Refuse settings that a shell's quotes made one word."""
+    for other in re.findall(r"\s[+~]*([\w.@/-]+)=", " ".join(texts)):
+        if trainer.owns(other):
+            raise InputError(f"{where}: {name} and {other} are one word; part them")
+
+
 def _read_words(words: Sequence[str], trainer: Trainer, where: str) -> Settings:
     """Find the settings in a trainer's words; of two the last counts, as it does there."""
     nested: dict[str, Any] = {}
     for name, texts in _pairs(words, where):
+        _refuse_joined(name, texts, trainer, where)
         switched_off = trainer.find(name.removeprefix("no_"))
         if not texts and switched_off and not trainer.find(name):
             put(nested, switched_off, False, where)

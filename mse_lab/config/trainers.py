@@ -94,7 +94,7 @@ class Batch(_Part):
     drawn_in_all: str = ""
     told: str = ""
     unit: tuple[str, ...] = ()
-    unless: dict[str, Any] = {}
+    unless: dict[str, tuple[Any, ...]] = {}
     within: bool = False
     passes: tuple[str, ...] = ()
 

@@ -162,7 +162,7 @@ class Setting:
             math.prod(self.whole(size if name == "size" else name) for name in names)
             for names in (batch.step, self.drawing, batch.unit, batch.passes)
         )
-        if any(self.value(name) == off for name, off in batch.unless.items()):
+        if any(self.value(name) in off for name, off in batch.unless.items()):
             unit, step = 1, min(step, drawn) if batch.within else step
         return StepAndDraw(step, drawn, unit, passes)
 
@@ -192,11 +192,11 @@ def _refuse_values(setting: Setting) -> None:
             fault = "a reference; give the file with values, which the trainer saves"
         elif takes and value not in takes:
             known = [one for one in takes if isinstance(one, str)]
-            fault = f"{trainer.title} takes no such; {nearest(str(value), known)}"
+            fault = f"{trainer.title} takes no such; {nearest(str(value).lower(), known)}"
         elif isinstance(value, str) and setting.weights is None:
-            known = trainer.values_of(name)
-            if value not in known and any(is_misspelt(value, one) for one in known):
-                fault = f"{nearest(value, known)}; give --estimator if it is your own"
+            known, low = trainer.values_of(name), value.lower()
+            if value not in known and any(is_misspelt(low, one) for one in known):
+                fault = f"{nearest(low, known)}; give --estimator if it is your own"
         if fault:
             raise setting.refuse(f"{name} = {shown(value)}: {fault}")
 
@@ -264,7 +264,8 @@ def _several_updates(setting: Setting) -> Iterator[str]:
     both = {*drawing} & {*stepping}
     named = [one for one in (*drawing, *stepping) if one not in both]
     named += batch.passes if counts.passes != 1 else ()
-    apart = counts.step % counts.drawn  # A later step takes the rest of a draw.
+    # A later step takes the rest of a draw.
+    apart = counts.step % (counts.drawn * counts.passes)
     if (updates > 1 or apart) and {*named} & {*setting.values}:
         many = f"{math.ceil(updates)} updates a batch"
         yield f"{many if updates > 1 else 'updates within a batch'} ({setting.say(named)})"

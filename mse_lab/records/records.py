@@ -134,7 +134,7 @@ SCHEMA: dict[str, _Kind] = {
     "token_ids": _IDS,
     "mask": _IDS._replace(what="a list of 0 and 1, [0, 1]", low=0, high=1),
     **dict.fromkeys(("log_probs", "engine_log_probs"), _LOGS),
-    "truncated": _Kind(pa.bool_(), _flag, "true or false"),
+    "truncated": _Kind(pa.bool_(), _flag, f"true or false, or {', '.join(_ENDINGS)}"),
 }
 RECORD_NAMES = (*SCHEMA, "rewards")
 
@@ -156,6 +156,8 @@ def _convert(values: ColumnValues, name: str, column: str, rows: Rows) -> pa.Arr
             except (ValueError, OverflowError, TypeError):
                 many = is_reward(name) and isinstance(value, list)
                 what = _EACH if many else kind.what
+                for part in [*value][:1] if isinstance(value, Mapping) else ():
+                    what += f", or a part of it: --columns {name}={column}.{part}"
                 raise _fault(rows.place(index), column, value, what) from None
         array = pa.array(read, kind.type)
     _refuse_odd(array, name, column, rows)

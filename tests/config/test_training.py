@@ -74,6 +74,15 @@ FORMS = [
     ("verl", f"--config-name=ppo_trainer.yaml {N}=4", 4, None, None, ""),
     ("verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
      4, None, None, "algorithm.filter_groups.enable = True; config_name = mine"),
+    # Megatron has other ranks; B of A A B | B C C is trained on in two updates.
+    ("verl", f"{N}=4 {MINI}=3 data.train_batch_size=3 model_engine=megatron",
+     4, None, 12, ""),
+    ("verl", f"--config-name=ppo_megatron_trainer.yaml {N}=4 {MINI}=3 "
+     "data.train_batch_size=3", 4, None, 12, ""),
+    ("trl", "{num_generations: 4, per_device_train_batch_size: 8, num_iterations: 2, "
+     "gradient_accumulation_steps: 3, steps_per_generation: 1}", 4, STD, 16,
+     "updates within a batch (steps_per_generation = 1, gradient_accumulation_steps = 3, "
+     "num_iterations = 2)"),
     # One setting of the batch says that the others are at their defaults.
     ("trl", "--num_generations 8 --gradient_accumulation_steps 4", 8, STD, 32, ""),
     ("trl", "--num_generations 8 --generation_batch_size 64", 8, STD, 8,
@@ -283,6 +292,14 @@ REFUSED = [
     ("verl", None, f"{N}=8 {MINI}=64 data.train_batch_size=32", "fewer than the 512 of a"),
     ("verl", None, f"{N}=8 data.train_batch_size=128", f"of a step ({MINI} = 256 by de"),
     ("trl", "absent.yaml", None, "cannot be read"),
+    ("trl", "x.yaml", "{actor_rollout_ref: {rollout: {temperature: 1, n: 4}}}",
+     "actor_rollout_ref.rollout.temperature is a setting of verl; give --trainer verl"),
+    ("trl", "x.yaml", f"['actor_rollout_ref.rollout.top_k=3', {N}=4]", "give --trainer ve"),
+    ("trl", "x.yaml", "{num_generations: 8, iw_opd_gamma: 1.0}", "of TRL's distillation"),
+    ("verl", None, f"'algorithm.adv_estimator=grpo data.train_batch_size=64' {N}=4",
+     "algorithm.adv_estimator and data.train_batch_size are one word; part them"),
+    ("verl", None, f"{N}=4 algorithm.adv_estimator=GRPO", "'GRPO': did you mean grpo?"),
+    ("trl", "x.yaml", "loss_type: DAPO", "takes no such; did you mean dapo?"),
     ("vrl", "training", "{}", "did you mean verl"),
     (None, "training", "num_generation: 4", "no setting of TRL; did you mean num_gene"),
     (None, "training", "max_steps: 10", "max_steps has no effect on the answer"),

@@ -317,7 +317,7 @@ def test_groups_without_the_outcome_are_left_out(tmp_path):
         assert brief.share_std == alone.parts[1].share_std
         assert brief.varies == pytest.approx((2 + 3) / (4 + 3 + (len(more) > len(other))))
     said = verdicts_of(summarise(tmp_path, PARTED + other, outcome="right"))["parts"]
-    assert said.finding.startswith("in 25% of the groups that have right only brief differs")
+    assert said.finding.startswith("in 25% of the groups that have right only brief")
     only = summarise(tmp_path, other + half, outcome="right")
     assert only.parts is None
 
