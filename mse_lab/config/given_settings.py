@@ -182,18 +182,13 @@ def _value_of(texts: Sequence[str], where: str) -> Any:
     return values if len(values) > 1 else values[0] if values else True
 
 
-def _refuse_joined(name: str, texts: Sequence[str], trainer: Trainer, where: str) -> None:
-    """Refuse settings that a shell's quotes made one word."""
-    for other in re.findall(r"\s[+~]*([\w.@/-]+)=", " ".join(texts)):
-        if trainer.owns(other):
-            raise InputError(f"{where}: {name} and {other} are one word; part them")
-
-
 def _read_words(words: Sequence[str], trainer: Trainer, where: str) -> Settings:
     """Find the settings in a trainer's words; of two the last counts, as it does there."""
     nested: dict[str, Any] = {}
     for name, texts in _pairs(words, where):
-        _refuse_joined(name, texts, trainer, where)
+        joined = filter(trainer.owns, re.findall(r"\s[+~]*([\w.@/-]+)=", " ".join(texts)))
+        for other in joined:  # By a shell's quotes.
+            raise InputError(f"{where}: {name} and {other} are one word; part them")
         switched_off = trainer.find(name.removeprefix("no_"))
         if not texts and switched_off and not trainer.find(name):
             put(nested, switched_off, False, where)

@@ -264,8 +264,7 @@ def _several_updates(setting: Setting) -> Iterator[str]:
     both = {*drawing} & {*stepping}
     named = [one for one in (*drawing, *stepping) if one not in both]
     named += batch.passes if counts.passes != 1 else ()
-    # A later step takes the rest of a draw.
-    apart = counts.step % (counts.drawn * counts.passes)
+    apart = counts.step % (counts.drawn * counts.passes)  # A later one takes the rest.
     if (updates > 1 or apart) and {*named} & {*setting.values}:
         many = f"{math.ceil(updates)} updates a batch"
         yield f"{many if updates > 1 else 'updates within a batch'} ({setting.say(named)})"
