@@ -69,10 +69,9 @@ class Setting:
 
     def whole(self, name: str) -> int:
         """Give a setting that is a whole number from 1; a group's has an end."""
-        value, most, other = self.value(name), math.inf, ""
-        if name == self.table.size:
-            most, other = LARGEST_SIZE, f" to {LARGEST_SIZE}, or --G"
-        if not is_count(value) or value > most:
+        value, is_size = self.value(name), name == self.table.size
+        if not is_count(value) or (is_size and value > LARGEST_SIZE):
+            other = f" to {LARGEST_SIZE}, or --G" if is_size else ""
             raise self.refuse(f"{name} = {shown(value)}: give a whole number from 1{other}")
         return int(value)
 
