@@ -2,6 +2,7 @@
 
 import os
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -272,8 +273,9 @@ def test_the_callback_judges_the_trainers_class_and_the_baseline_in_its_place(gi
     ("trained", "said"),
     [
         ([right, right], "reward_funcs = ['right', 'right']"),
-        ([spread], "reward_funcs = spread (right is measured)"),
+        ([spread], "reward_funcs = spread (measured: right)"),
         ([right], ""),
+        ([partial(right)], "reward_funcs = right (measured: right)"),
     ],
 )
 def test_rloos_own_kl_term_and_other_reward_functions_are_named(tmp_path, trained, said):

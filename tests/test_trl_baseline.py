@@ -211,6 +211,8 @@ class Derived(GRPOTrainer):
         (GRPOTrainer, {"weights": "logits", "lam": 1}, "or weights alone"),
         (GRPOTrainer, {"alpha": "much"}, "alpha = 'much'"),
         (GRPOTrainer, {"alpha": 0.1, "lam": float("nan")}, "lam = nan: give a number"),
+        (GRPOTrainer, {"alpha": True}, "alpha = True: give a number"),
+        (GRPOTrainer, {"alpha": 10**400}, "alpha = 1000"),
         ("GRPOTrainer", {"alpha": 0.1}, "is not TRL's own; give GRPOTrainer or RLOOTr"),
         (GRPOTrainer, {"weights": "score"}, "give equal or logits or length"),
         (GRPOTrainer, {"weights": "logits", "over": "all"}, "give batch or group"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mse_lab.config.probe_files import leaves, put
-from mse_lab.config.trainers import OTHERS, TRAINERS, Trainer
+from mse_lab.config.trainers import OTHERS, TRAINERS, SettingRow, Trainer
 from mse_lab.errors import InputError, nearest, shown
 from mse_lab.records.plain_text import parse_json, parse_yaml, read_text
 
@@ -34,10 +34,10 @@ Settings = dict[str, Any]  # By their names in the table, else by those that the
 
 
 def normal(value: Any) -> Any:
-    """Read texts that are numbers, truth values, nothing or lists, as trainers write them.
+    """Read texts that are numbers, truth values or nothing, as trainers do.
 
-    >>> [normal(text) for text in ("1e-3", "True", "null", "none", "[1.0]", "{}", "[a")]
-    [0.001, True, None, 'none', [1.0], {}, '[a']
+    >>> [normal(text) for text in ("1e-3", "16", "True", "null", "none", "grpo")]
+    [0.001, 16, True, None, 'none', 'grpo']
     """
     if not isinstance(value, str):
         return value
@@ -51,9 +51,6 @@ def normal(value: Any) -> Any:
                 return number
         except ValueError:
             continue
-    if value[:1] in ("[", "{"):  # As TRL's `to_sanitized_dict` does.
-        with suppress(InputError):
-            return parse_yaml(value, "a text")
     return value
 
 
@@ -79,6 +76,15 @@ def is_misspelt(name: str, known: str) -> bool:
     return match.ratio() >= LEAST_ALIKE
 
 
+def _nested(value: Any, row: SettingRow | None) -> Any:
+    """Read a value; of a row that takes several a list, and a mapping, as texts, too."""
+    if isinstance(value, str) and value[:1] in ("[", "{"):  # TRL's `to_sanitized_dict`.
+        with suppress(InputError):
+            read = parse_yaml(value, "a text")
+            return read if isinstance(read, dict) or (row and row.many) else value
+    return normal(value)
+
+
 def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Settings:
     """Name nested settings as the table does, each once; refuse what is nearly one."""
     settings: Settings = {}
@@ -97,7 +103,7 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
         name = trainer.find(spelling) or spelling
         if name in settings:
             raise InputError(f"{where}: {name} is set twice; leave one out")
-        settings[name] = normal(value)
+        settings[name] = _nested(value, trainer.settings.get(name))
     for spelling in (name for name, _ in given if not trainer.owns(name)):
         for known, name in trainer.spellings.items():
             if spelling.endswith(f".{known}"):
@@ -186,8 +192,9 @@ def _read_words(words: Sequence[str], trainer: Trainer, where: str) -> Settings:
     """Find the settings in a trainer's words; of two the last counts, as it does there."""
     nested: dict[str, Any] = {}
     for name, texts in _pairs(words, where):
-        joined = filter(trainer.owns, re.findall(r"\s[+~]*([\w.@/-]+)=", " ".join(texts)))
-        for other in joined:  # By a shell's quotes.
+        more = re.findall(r"\s[-+~]*([A-Za-z_][\w.@/-]*)=", " ".join(texts))
+        for other in filter(trainer.owns, more if trainer.find(name) else ()):
+            # By a shell's quotes; the name of a run may be any text.
             raise InputError(f"{where}: {name} and {other} are one word; part them")
         switched_off = trainer.find(name.removeprefix("no_"))
         if not texts and switched_off and not trainer.find(name):

@@ -97,10 +97,11 @@ def load_function(name: str, key: str) -> tuple[Callable[..., Any], str]:
     """Import the `package.module:function` that a key names; describe it for messages."""
     module_name, _, function_name = name.partition(":")
     what = f"{key} = {name}"
+    if module_name.endswith(".py"):
+        module_name = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise InputError(f"{what}: write {module_name}:{function_name or 'function'}")
     if not all(map(str.isidentifier, [*module_name.split("."), function_name])):
         raise InputError(f"{what}: write package.module:function")
-    if module_name.endswith(".py"):
-        raise InputError(f"{what}: write {module_name[:-3]}:{function_name}")
     # A user's module lies in the working folder, which a script does not search.
     if "" not in sys.path:
         sys.path.insert(0, "")

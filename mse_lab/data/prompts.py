@@ -10,6 +10,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from mse_lab.config.prompt_templates import load_template
@@ -77,13 +78,25 @@ def column_value(values: Mapping[str, Any], name: str) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Give a value as JSON has it: lists of arrays and tensors, None for what is missing.
+    """Give a value of memory as a file's is: lists of arrays, None for what is missing.
 
-    >>> plain_value(pd.Series(["4", "four"])), plain_value(float("nan"))
+    A number of few digits is what it is written as, not the nearest of 64 bits.
+
+    >>> plain_value(np.array(["4", "four"])), plain_value(float("nan"))
     (['4', 'four'], None)
+    >>> plain_value(np.float32(3.14)), plain_value(np.datetime64("2026-01-01", "ns"))
+    (3.14, '2026-01-01T00:00:00.000000000')
     """
-    value = value.tolist() if hasattr(value, "tolist") else value
-    return None if pd.isna(value) is True else value
+    if isinstance(value, np.ndarray | pd.Series) and np.ndim(value):
+        return [plain_value(one) for one in value]
+    if pd.isna(value) is True:
+        return None
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return str(value)
+    if isinstance(value, np.floating):
+        return float(str(value))
+    whole = hasattr(value, "tolist") and not getattr(value, "is_floating_point", bool)()
+    return value.tolist() if whole else value
 
 
 def _choose(row: Row, name: str) -> str:
@@ -268,7 +281,7 @@ def choose_prompts(rows: Any, count: int, seed: int) -> list[Prompt]:
         ) from None
     prompts = []
     for index, row in drawn.items():
-        problem = row.get(PROMPT)
+        problem = plain_value(row.get(PROMPT))
         if not isinstance(problem, str | list) or not problem:
             names = ", ".join(map(str, row)) or "nothing"
             raise InputError(

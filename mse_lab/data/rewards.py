@@ -8,7 +8,7 @@ without special tokens. `REWARDS` lists the built-in rewards; a user's function 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, time
+from datetime import date, time, timedelta
 from decimal import Decimal
 from numbers import Number
 from typing import Any, NamedTuple
@@ -49,11 +49,11 @@ def _answers(prompt: Mapping[str, Any]) -> list[str]:
             "reward that reads the row"
         )
     several_empty = len(answers) > 1 and not all(str(one).strip() for one in answers)
-    if None in answers or several_empty:
+    if several_empty or any(one is None for one in answers):
         raise ValueError("one of the answers is empty; fill it in")
     for one in answers:
-        if not isinstance(one, str | Number | date | time):
-            raise ValueError(f"the answer is {shown(one)}; give a text or a number")
+        if not isinstance(one, str | Number | date | time | timedelta):
+            raise ValueError(f"the answer is {shown(one)}; write it as a text or number")
     return [str(one) for one in answers]
 
 
@@ -77,7 +77,8 @@ def integer(text: str, prompt: Mapping[str, Any]) -> float:
     try:
         reference = int(answer)
     except ValueError:
-        remedy = "write a whole number, or use gsm8k, which reads decimals"
+        decimal = ", or use gsm8k, which reads decimals" if "." in answer else ""
+        remedy = f"write a whole number{decimal}"
         raise ValueError(f"the answer {shown(answer)} is no integer; {remedy}") from None
     integers = _INTEGER.findall(text)
     # Not int: Python refuses texts of more than 4,300 digits, and models write them.

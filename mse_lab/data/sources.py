@@ -39,8 +39,8 @@ class Row(NamedTuple):
 
 def _lines(path: Path) -> Iterator[Row]:
     text = read_text(path)
-    if text.lstrip().startswith("[") or path.suffix == ".tsv":
-        what = "a table with tabs" if path.suffix == ".tsv" else "a JSON array"
+    if text.lstrip().startswith("[") or path.suffix.lower() == ".tsv":
+        what = "a table with tabs" if path.suffix.lower() == ".tsv" else "a JSON array"
         raise InputError(f"{path}: {what}; give one JSON object a line, CSV or Parquet")
     # Not splitlines: a text may contain U+2028.
     lines = enumerate(text.split("\n"), start=1)

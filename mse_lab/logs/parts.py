@@ -54,14 +54,23 @@ class RewardParts:
         return self.parts[0].name
 
 
-def _choose(values: dict[str, Floats], given: str | None) -> str:
-    """Choose the outcome: the one that is given, else that of the fewest values."""
+def _choose(values: dict[str, Floats], has: dict[str, Flags], given: str | None) -> str:
+    """Choose the outcome: the one that is given, else that of the fewest values.
+
+    Without one it is a part that the most groups have.
+    """
     if given is not None:
-        if given in values:
+        if given in has:
             return given
-        remedy = nearest(given, [*values]) if values else "these logs have no parts"
+        remedy = nearest(given, [*has]) if has else "these logs have no parts"
+        if given in values:
+            remedy = "no group of several has it in each of its completions"
         raise InputError(f"outcome = {one_line(given)}: {remedy}")
-    counts = {name: len(np.unique(one[~np.isnan(one)])) for name, one in values.items()}
+    most = max(flags_K.sum() for flags_K in has.values())
+    common = [name for name, flags_K in has.items() if flags_K.sum() == most]
+    counts = {
+        name: len(np.unique(values[name][~np.isnan(values[name])])) for name in common
+    }
     varied = {name: count for name, count in counts.items() if count > 1} or counts
     return min(varied, key=varied.__getitem__)
 
@@ -70,27 +79,25 @@ def split_reward(groups: RewardGroups, outcome: str | None = None) -> RewardPart
     """Say what each part of the reward contributes; None where there are none.
 
     The `outcome` is the part that says whether a completion is right, as the user names it;
-    by default that of the log's form, where it is among the parts.
+    by default that of the log's form, where it is among the parts. A part that no group has
+    in each of its completions is left out.
     """
     table, several_K = groups.completions, groups.groups["size"].to_numpy() > 1
-    every = {name: table[PART + name].to_numpy(dtype=float) for name in groups.parts}
-    values = {name: one for name, one in every.items() if not np.isnan(one).all()}
+    values = {name: table[PART + name].to_numpy(dtype=float) for name in groups.parts}
+    by_group = pd.DataFrame(values, table.index, dtype=np.float32).groupby(table["group"])
+    known = by_group.count().eq(groups.groups["size"].to_numpy(), axis=0)
+    every = {name: known[name].to_numpy() & several_K for name in values}
+    has = {name: flags_K for name, flags_K in every.items() if flags_K.any()}
     same = [
-        np.allclose(one, table["reward"], atol=REWARD_ROUNDING) for one in values.values()
+        np.allclose(values[name], table["reward"], atol=REWARD_ROUNDING) for name in has
     ]
-    if outcome is None and (not values or same == [True] or not several_K.any()):
+    if outcome is None and (not has or same == [True]):
         return None
     usual = groups.log.form.outcome
-    told = outcome if outcome is not None else usual if usual in values else None
-    first = _choose(values, told)
-    by_group = pd.DataFrame(values, dtype=np.float32).groupby(table["group"].to_numpy())
-    spread = by_group.max() - by_group.min()
-    known = by_group.count().eq(groups.groups["size"].to_numpy(), axis=0)
-    has = {name: known[name].to_numpy() & several_K for name in values}
+    told = outcome if outcome is not None else usual if usual in has else None
+    first = _choose(values, has, told)
+    judged_K, spread = has[first], by_group.max() - by_group.min()
     varies = {name: (spread[name] > REWARD_ROUNDING).to_numpy() & has[name] for name in has}
-    judged_K = has[first]
-    if not judged_K.any():
-        return None
     flat = groups.groups["zero_variance"]
     square_K = groups.groups["variance"].mask(flat).fillna(0.0).to_numpy()
     scaled_K = square_K / np.square(np.sqrt(square_K) + STD_FLOOR)
@@ -102,12 +109,12 @@ def split_reward(groups: RewardGroups, outcome: str | None = None) -> RewardPart
         return RewardPart(name, mean, varying, *shares)
 
     alone_K = ~varies[first] & judged_K & ~flat.to_numpy()
-    names = [first, *(name for name in values if name != first)]
+    names = [first, *(name for name in has if name != first)]
     others = [name for name in names[1:] if (varies[name] & alone_K).any()]
     parts = [
         describe(
             *(name, float(np.nanmean(values[name]))),
-            float(divide(varies[name].sum(), has[name].sum())),
+            float(varies[name].sum() / has[name].sum()),
             varies[name] if name == first else varies[name] & ~varies[first],
         )
         for name in names

@@ -114,12 +114,18 @@ def _spares_padding(call: Call) -> bool:
     kwargs = {name: padded(each) for name, each in call.kwargs.items()}
     weight = module.weight.detach().requires_grad_()
     result = replace(call, args=args, kwargs=kwargs).run({"weight": weight})
-    return not torch.autograd.grad(result, weight, torch.ones_like(result))[0].any()
+    if not result.requires_grad:
+        return True
+    d = (
+        torch.linspace(1, 2, result.numel()).reshape(result.shape).to(result)
+    )  # None cancel.
+    return not torch.autograd.grad(result, weight, d)[0].any()
 
 
 def _lookup(call: Call, d: Tensor) -> Factors:
     index_NT, slope_NTC = _look_up(call)
     padding: Any = call.module.padding_idx
+    # Autograd takes the padding row for a constant.
     counts_NT = index_NT != (-1 if padding is None else padding)
     d = call.split(d) * (slope_NTC * counts_NT[..., None])
     return {"weight": RowSums(index_NT.flatten(1), d.flatten(1, -2))}

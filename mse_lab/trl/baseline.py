@@ -26,7 +26,7 @@ import copy
 import inspect
 import math
 from collections.abc import Mapping
-from numbers import Real
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -209,8 +209,10 @@ def read_baseline(
     if weights:
         return Baseline(0.0, 1.0, weights, over)
     for name, given in (("alpha", alpha), ("lam", lam)):
-        is_real = isinstance(given, Real) and not isinstance(given, bool)
-        if not (is_real and math.isfinite(float(given or 0))):
+        number = math.nan
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(given) if not isinstance(given, bool | str) else number
+        if not math.isfinite(number):
             raise InputError(f"with_baseline: {name} = {shown(given)}: give a number")
     return Baseline(float(alpha or 0), float(lam))
 

@@ -120,6 +120,7 @@ class MSECallback(TrainerCallback):
         self._numbers: dict[str, float] = {}  # Not logged yet.
         self._said = ("", 0)  # The verdict that was printed, and its size.
         self._rewards: list[str] = []  # The trainer's reward functions, where known.
+        self._trained: Any = self._reward  # The first of them.
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Forget an earlier training, and go before the reporters.
@@ -135,6 +136,7 @@ class MSECallback(TrainerCallback):
             callbacks.insert(0, self)
         trainer = _caller_with("reward_func_names")
         self._rewards = [*getattr(trainer, "reward_func_names", [])]
+        self._trained = [*getattr(trainer, "reward_funcs", []), self._reward][0]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the policy that will draw the step's completions, if that is due."""
@@ -202,9 +204,9 @@ class MSECallback(TrainerCallback):
         replaced = getattr(args, "mse_lab_estimator", None)
         setting = interpret(vars(args) | values, replaced)
         uncounted = [*setting.uncounted]
-        own = getattr(self._reward, "__name__", type(self._reward).__name__)
-        if len(self._rewards) == 1 and self._rewards != [own]:
-            uncounted.append(f"reward_funcs = {self._rewards[0]} ({own} is measured)")
+        if len(self._rewards) == 1 and self._trained != self._reward:
+            own = getattr(self._reward, "__name__", type(self._reward).__name__)
+            uncounted.append(f"reward_funcs = {self._rewards[0]} (measured: {own})")
         if uncounted and not (self.measured or self.skipped):
             _print(f"not counted in: {', '.join(uncounted)}")
         question = ask(setting, 0.95, self._regret)

@@ -77,8 +77,17 @@ FORMS = [
     # Megatron has other ranks; B of A A B | B C C is trained on in two updates.
     ("verl", f"{N}=4 {MINI}=3 data.train_batch_size=3 model_engine=megatron",
      4, None, 12, ""),
-    ("verl", f"--config-name=ppo_megatron_trainer.yaml {N}=4 {MINI}=3 "
-     "data.train_batch_size=3", 4, None, 12, ""),
+    *(("verl", f"{engine} {N}=4 {MINI}=3 data.train_batch_size=3", 4, None, 12, "")
+      for engine in ("--config-name=ppo_megatron_trainer.yaml", "-cn ppo_megatron_trainer",
+                     "actor_rollout_ref.actor.strategy=megatron")),
+    # The name of a run is any text; so is a regular expression.
+    ("trl", "--num_generations 8 --run_name 'G beta=0.04 lr=1'", 8, STD, None, ""),
+    ("trl", "{num_generations: 8, vllm_structured_outputs_regex: '[0-9]'}", 8, STD, None,
+     "vllm_structured_outputs_regex = [0-9]"),
+    ("trl", "{num_generations: 8, reward_weights: '[1.0]', generation_kwargs: '{}'}",
+     8, STD, None, ""),
+    ("trl", "{num_generations: 4096, per_device_train_batch_size: 8192}", 4096, STD,
+     8192, ""),
     ("trl", "{num_generations: 4, per_device_train_batch_size: 8, num_iterations: 2, "
      "gradient_accumulation_steps: 3, steps_per_generation: 1}", 4, STD, 16,
      "updates within a batch (steps_per_generation = 1, gradient_accumulation_steps = 3, "
@@ -269,7 +278,7 @@ REFUSED = [
      "loss_agg_mode = 'mean': verl takes no such"),
     ("trl", "x.yaml", "num_generations: ${n}", "'${n}': a reference; give the file with v"),
     ("trl", "x.yaml", "num_generations: 8.5", "8.5: give a whole number from 1"),
-    ("trl", "x.json", '{"num_generations": 100000000000000000000}', "from 1 to 4096, or -"),
+    ("trl", "x.json", '{"num_generations": 100000000000000000000}', " from 1 to 4096$"),
     ("trl", "x.yaml", "num_generations: 1", "TRL takes 2 or more"),
     ("trl", "x.yaml", "{num_generations: 2, per_device_train_batch_size: 0}", "= 0: give"),
     ("trl", "x.yaml", "{num_generations: 16, per_device_train_batch_size: 8}",
@@ -298,6 +307,11 @@ REFUSED = [
     ("trl", "x.yaml", "{num_generations: 8, iw_opd_gamma: 1.0}", "of TRL's distillation"),
     ("verl", None, f"'algorithm.adv_estimator=grpo data.train_batch_size=64' {N}=4",
      "algorithm.adv_estimator and data.train_batch_size are one word; part them"),
+    ("trl", None, "'--temperature=1.0 --num_generations=16'", "and num_generations are"),
+    ("verl", None, f"{N}=4 'data.train_batch_size=4 +{MINI}=4'", f"and {MINI} are one"),
+    ("trl", "x.yaml", "num_generations: 4097", "4097: give a whole number from 1 to 4096$"),
+    ("trl", "x.yaml", "{num_generations: 8, teacher_model_name_or_path: a}", "distill"),
+    ("trl", "x.yaml", "{num_generations: 8, uld_distillation_weight: 1}", "distillation"),
     ("verl", None, f"{N}=4 algorithm.adv_estimator=GRPO", "'GRPO': did you mean grpo?"),
     ("trl", "x.yaml", "loss_type: DAPO", "takes no such; did you mean dapo?"),
     ("vrl", "training", "{}", "did you mean verl"),

@@ -222,6 +222,7 @@ def test_arrays_of_a_frame_are_lists(tmp_path):
     rows = pd.read_parquet(path).to_dict("records")
     assert isinstance(rows[0]["prompt"], np.ndarray)
     config = Prompts(source=str(path), template="none", chat=True)
+    assert choose_prompts(rows, 1, 0)[0].turns == CHAT
     for found in (load_prompts(config, ROOT), take_prompts(rows, config, answered=True)):
         assert found[0].turns == CHAT
         assert [contains(text, found[0].record) for text in ("two", "3")] == [1, 0]
@@ -234,6 +235,9 @@ def test_what_a_frame_calls_missing_is(missing):
     rows = pd.DataFrame({"problem": ["1 + 1"] * 2, "answer": ["2", missing]})
     with pytest.raises(InputError, match=r"prompts\[1\]: answer is missing or empty; fill"):
         take_prompts(rows.to_dict("records"), config, answered=True)
+    rows = [{"problem": "1 + 1", "answer": 2, "category": missing}]
+    [found] = take_prompts(rows, config, answered=True)
+    assert found.category == (missing if isinstance(missing, str) else "")
 
 
 @pytest.mark.parametrize(

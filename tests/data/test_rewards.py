@@ -1,8 +1,11 @@
 """Built-in rewards: what each takes for the answer, what it must not; and mathematics."""
 
+import datetime
+import math
 import sys
 import threading
 from decimal import Decimal
+from fractions import Fraction
 from itertools import product
 from unittest.mock import Mock
 
@@ -141,7 +144,10 @@ def test_any_of_several_answers_is_right(reward, answer, right, wrong):
         ),
         ("contains", [], "the answer is an empty list; fill it in"),
         ("contains", ["a", None], "one of the answers is empty"),
-        ("exact", b"9", r"the answer is b'9'; give a text or a number"),
+        ("contains", ["a", math.nan], "one of the answers is empty"),
+        ("exact", pd.DataFrame([["a"]]), "the answer is .*; write it as a text or number"),
+        ("exact", torch.tensor(9.5), r"the answer is tensor\(9.5"),
+        ("exact", b"9", r"the answer is b'9'; write it as a text or number"),
         ("integer", 9.0, "'9.0' is no integer; write a whole number, or use gsm8k"),
         ("exact", [["a"]], "the answer is no list of texts"),
         ("exact", ["", "10"], "one of the answers is empty"),
@@ -164,6 +170,25 @@ def test_answers_of_any_kind_of_list_are_read_alike(kind):
         assert reward("9", {"answer": torch.tensor(9)}) == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (np.float32(3.14), "3.14"),
+        (np.array([3.14], np.float16), "3.14"),
+        (Decimal("3.10"), "3.10"),
+        (Fraction(1, 3), "1/3"),
+        (np.datetime64("2026-01-01", "ns"), "2026-01-01T00:00:00.000000000"),
+        (datetime.date(2026, 1, 1), "2026-01-01"),
+        (datetime.time(1), "01:00:00"),
+        (datetime.timedelta(days=2), "2 days, 0:00:00"),
+        (np.str_("a"), "a"),
+        (True, "True"),
+    ],
+)
+def test_an_answer_is_what_it_is_written_as(answer, text):
+    assert exact(text, {"answer": answer}) == 1
+
+
 def prompts(*answers):
     return [Prompt(f"q{at}", "", "", {"answer": one}) for at, one in enumerate(answers)]
 
@@ -176,6 +201,7 @@ def prompts(*answers):
         ("nowhere:f", "start where nowhere lies"),
         ("json:loads", "json belongs to Python or an installed"),
         ("nowhere.py:f", "write nowhere:f"),
+        ("./far/nowhere.py:f", "write far.nowhere:f"),
         (".a:b", "write package.module:function"),
         ("a\0b:c", "write package.module:function"),
     ],

@@ -318,8 +318,16 @@ def test_groups_without_the_outcome_are_left_out(tmp_path):
         assert brief.varies == pytest.approx((2 + 3) / (4 + 3 + (len(more) > len(other))))
     said = verdicts_of(summarise(tmp_path, PARTED + other, outcome="right"))["parts"]
     assert said.finding.startswith("in 25% of the groups that have right only brief")
-    only = summarise(tmp_path, other + half, outcome="right")
-    assert only.parts is None
+    with pytest.raises(InputError, match="outcome = right: no group of several has it in"):
+        summarise(tmp_path, other + half, outcome="right")
+    more = [{**line, "prompt_id": f"more {line['prompt_id']}"} for line in other]
+    found = summarise(tmp_path, PARTED + other + more + half)
+    assert (found.parts.outcome, found.parts.without) == ("brief", 0)
+    assert [part.name for part in summarise(tmp_path, other + half).parts.parts] == [
+        "brief"
+    ]
+    one = [*PARTED, {**PARTED[0], "prompt_id": "one", "rewards": {"brief": 1}}]
+    assert summarise(tmp_path, one, outcome="right").parts.without == 0
 
 
 def test_which_part_is_the_outcome(tmp_path):
