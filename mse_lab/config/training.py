@@ -71,11 +71,7 @@ class Setting:
         """Give a setting that is a whole number from 1; a group's has an end."""
         value, is_size = self.value(name), name == self.table.size
         if not is_count(value) or (is_size and value > LARGEST_SIZE):
-            other = (
-                f" to {LARGEST_SIZE}{'' if is_count(value) else ', or --G'}"
-                if is_size
-                else ""
-            )
+            other = f" to {LARGEST_SIZE}, or --G" if is_size else ""
             raise self.refuse(f"{name} = {shown(value)}: give a whole number from 1{other}")
         return int(value)
 

@@ -211,7 +211,7 @@ def read_baseline(
     for name, given in (("alpha", alpha), ("lam", lam)):
         number = math.nan
         with suppress(TypeError, ValueError, OverflowError):
-            number = float(given) if not isinstance(given, bool | str) else number
+            number = number if isinstance(given, bool | str | None) else float(given)
         if not math.isfinite(number):
             raise InputError(f"with_baseline: {name} = {shown(given)}: give a number")
     return Baseline(float(alpha or 0), float(lam))
