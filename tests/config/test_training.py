@@ -309,7 +309,7 @@ REFUSED = [
      "algorithm.adv_estimator and data.train_batch_size are one word; part them"),
     ("trl", None, "'--temperature=1.0 --num_generations=16'", "and num_generations are"),
     ("verl", None, f"{N}=4 'data.train_batch_size=4 +{MINI}=4'", f"and {MINI} are one"),
-    ("trl", "x.yaml", "num_generations: 4097", "4097: give a whole number from 1 to 4096, or"),
+    ("trl", "x.yaml", "num_generations: 4097", "a whole number from 1 to 4096, or"),
     ("trl", "x.yaml", "{num_generations: 8, teacher_model_name_or_path: a}", "distill"),
     ("trl", "x.yaml", "{num_generations: 8, uld_distillation_weight: 1}", "distillation"),
     ("verl", None, f"{N}=4 algorithm.adv_estimator=GRPO", "'GRPO': did you mean grpo?"),
