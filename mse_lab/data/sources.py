@@ -15,6 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from mse_lab.config.schema import Prompts
 from mse_lab.data.foreign_code import guard, load_extra
 from mse_lab.errors import InputError
@@ -26,7 +28,7 @@ from mse_lab.records.plain_text import (
     parse_json,
     read_text,
 )
-from mse_lab.records.rows import Faults, listed, read_rows
+from mse_lab.records.rows import ColumnValues, Faults, listed, read_rows
 
 
 class Row(NamedTuple):
@@ -64,11 +66,20 @@ def _row(where: str, number: int, values: dict[str, Any]) -> Row:
     return Row(where, number, parse_json(json.dumps(values, default=plain), where))
 
 
+def _cells(values: ColumnValues) -> list[Any]:
+    """Give a column's values, of few digits as they are written: 3.14, not of 64 bits."""
+    cells = listed(values)
+    if not isinstance(values, pa.Array) or values.type not in (pa.float16(), pa.float32()):
+        return cells
+    kind = values.type.to_pandas_dtype()
+    return [None if one is None else float(str(kind(one))) for one in cells]
+
+
 def _table(path: Path) -> Iterator[Row]:
     """Read a CSV, whose cells are texts, or a Parquet file."""
     numbers = count()
     for rows in read_rows(path, lambda names: names, Faults()):
-        names, cells = [*rows.columns], map(listed, rows.columns.values())
+        names, cells = [*rows.columns], map(_cells, rows.columns.values())
         for at, row in enumerate(zip(*cells, strict=True)):
             yield _row(rows.place(at), next(numbers), dict(zip(names, row, strict=True)))
 

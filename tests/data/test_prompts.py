@@ -228,6 +228,12 @@ def test_arrays_of_a_frame_are_lists(tmp_path):
         assert [contains(text, found[0].record) for text in ("two", "3")] == [1, 0]
 
 
+def test_a_number_of_few_digits_is_what_it_is_written_as(tmp_path):
+    path, answers = tmp_path / "rows.parquet", np.array([3.14, 0.1], np.float32)
+    pd.DataFrame({"problem": ["a", "b"], "answer": answers}).to_parquet(path)
+    assert [one.record["answer"] for one in load(source=str(path))] == [3.14, 0.1]
+
+
 @pytest.mark.parametrize("missing", [None, math.nan, np.nan, pd.NA, pd.NaT, "", " "])
 def test_what_a_frame_calls_missing_is(missing):
     """It would be the answer `nan`, which no completion gives."""
