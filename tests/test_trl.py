@@ -326,6 +326,7 @@ def test_chats_are_measured_as_advise_measures_the_same_rows():
 
 # A training with a callback and one without; and one with a baseline over the whole batch.
 TRAININGS = """
+import os
 import sys
 import torch
 from mse_lab.run.processes import end_with_parent
@@ -368,8 +369,9 @@ changes = {"loss_type": "dr_grpo", "scale_rewards": "none", "max_steps": 1}
 changes["per_device_train_batch_size"] = 4
 _, screen = train(sys.argv[1], [], spread, made=Watched, **changes)
 print(screen, flush=True)
-# As a training script should: else a thread of gloo may abort the process while it ends.
 trainer.accelerator.end_training()
+sys.stdout.flush()
+os._exit(0)  # A thread of gloo may abort a busy process while Python ends.
 """
 
 
