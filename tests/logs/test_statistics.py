@@ -9,6 +9,7 @@ import pytest
 from log_makers import draw_groups, groups_of, summarise
 from mse_lab.errors import InputError
 from mse_lab.logs.verdicts import LIMITS, verdict_lines, verdicts_of
+from mse_lab.report.rollouts_report import rollouts_text
 
 
 def test_bands_are_of_the_range_of_rewards(tmp_path):
@@ -316,7 +317,9 @@ def test_groups_without_the_outcome_are_left_out(tmp_path):
         assert (right.varies, right.share_std) == (0.5, alone.parts[0].share_std)
         assert brief.share_std == alone.parts[1].share_std
         assert brief.varies == pytest.approx((2 + 3) / (4 + 3 + (len(more) > len(other))))
-    said = verdicts_of(summarise(tmp_path, PARTED + other, outcome="right"))["parts"]
+    partly = summarise(tmp_path, PARTED + other, outcome="right")
+    assert "Left out for want of the outcome: 3." in rollouts_text(partly)
+    said = verdicts_of(partly)["parts"]
     assert said.finding.startswith("in 25% of the groups that have right only brief")
     with pytest.raises(InputError, match="outcome = right: no group of several has it in"):
         summarise(tmp_path, other + half, outcome="right")
