@@ -87,7 +87,8 @@ def plain_value(value: Any) -> Any:
     >>> plain_value(np.float32(3.14)), plain_value(np.datetime64("2026-01-01", "ns"))
     (3.14, '2026-01-01T00:00:00.000000000')
     """
-    if isinstance(value, np.ndarray | pd.Series) and np.ndim(value):
+    value = value[()] if isinstance(value, np.ndarray) else value  # Of no axes, its one.
+    if isinstance(value, np.ndarray | pd.Series):
         return [plain_value(one) for one in value]
     if pd.isna(value) is True:
         return None

@@ -116,9 +116,8 @@ def _spares_padding(call: Call) -> bool:
     result = replace(call, args=args, kwargs=kwargs).run({"weight": weight})
     if not result.requires_grad:
         return True
-    d = (
-        torch.linspace(1, 2, result.numel()).reshape(result.shape).to(result)
-    )  # None cancel.
+    # No entries alike: else slopes that add up to 0 would hide the gradient.
+    d = torch.linspace(1, 2, result.numel()).reshape(result.shape).to(result)
     return not torch.autograd.grad(result, weight, d)[0].any()
 
 

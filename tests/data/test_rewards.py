@@ -174,6 +174,7 @@ def test_answers_of_any_kind_of_list_are_read_alike(kind):
     ("answer", "text"),
     [
         (np.float32(3.14), "3.14"),
+        (np.array(3.14, np.float32), "3.14"),
         (np.array([3.14], np.float16), "3.14"),
         (Decimal("3.10"), "3.10"),
         (Fraction(1, 3), "1/3"),
