@@ -137,7 +137,7 @@ def _parts(parts: RewardParts) -> Part:
         "deviation and not.",
     ]
     if parts.without:
-        said.append(f"Left out for want of the outcome: {parts.without}.")
+        said.append(f"Groups left out for want of the outcome: {parts.without}.")
     rows = [
         [
             shorten(one_line(part.name), 30),

@@ -318,7 +318,7 @@ def test_groups_without_the_outcome_are_left_out(tmp_path):
         assert brief.share_std == alone.parts[1].share_std
         assert brief.varies == pytest.approx((2 + 3) / (4 + 3 + (len(more) > len(other))))
     partly = summarise(tmp_path, PARTED + other, outcome="right")
-    assert "Left out for want of the outcome: 3." in rollouts_text(partly)
+    assert "Groups left out for want of the outcome: 3." in rollouts_text(partly)
     said = verdicts_of(partly)["parts"]
     assert said.finding.startswith("in 25% of the groups that have right only brief")
     with pytest.raises(InputError, match="outcome = right: no group of several has it in"):
