@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mse_lab.errors import InputError
 from mse_lab.logs.forms import check_columns, parse_columns
 from mse_lab.logs.read_logs import read_log
 from mse_lab.logs.reward_groups import make_groups
@@ -119,6 +120,12 @@ def check(given, expected, columns="", **settings):
     numbers = numbers_of(found)
     assert {key: numbers[key] for key in expected} == pytest.approx(expected)
     return found
+
+
+def refuse(given, line, columns="", **settings):
+    """Read a log that is refused with this line."""
+    with pytest.raises(InputError, match=line):
+        read(given, parse_columns(columns) if columns else None, **settings)
 
 
 def groups_of(*rewards, **more):

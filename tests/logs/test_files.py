@@ -13,12 +13,12 @@ from log_makers import (
     counted,
     numbers_of,
     read,
+    refuse,
     with_advantages,
     write_lines,
     write_trl,
     write_verl,
 )
-from mse_lab.errors import InputError
 from mse_lab.report.rollouts_report import rollouts_text
 
 BASE = completions(prompts=4, steps=3)
@@ -94,19 +94,16 @@ def test_a_file_with_the_name_of_a_step_is_left_out_by_partial_alone(tmp_path, n
         write_verl(tmp_path, BASE, file.removeprefix("2"))
     (path,) = tmp_path.rglob(file)
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(InputError, match=rf"{file}.*{said}"):
-        read(tmp_path)
+    refuse(tmp_path, rf"{file}.*{said}")
     found = check(tmp_path, {"steps": 2, "groups": 8}, partial=True)
     assert [(one.count, one.what) for one in found.groups.left_out] == [
         (1, NO_LOG.removeprefix("1 "))
     ]
     named = rf"{file}((?!by its name).)*$"
-    with pytest.raises(InputError, match=named):
-        read([*path.parent.iterdir()])
+    refuse([*path.parent.iterdir()], named)
     for other in {*path.parent.iterdir()} - {path}:
         other.unlink()
-    with pytest.raises(InputError, match=named):
-        read(tmp_path)  # Without it nothing would be left.
+    refuse(tmp_path, named)  # Without it nothing would be left.
 
 
 def test_a_link_beside_its_file_in_the_words(tmp_path):
@@ -124,10 +121,7 @@ def test_files_of_an_older_training_are_refused(tmp_path):
         os.utime(
             log, (10**9 - 10**6 * (step == 4) - step, 10**9 - 10**6 * (step == 4) - step)
         )
-    with pytest.raises(
-        InputError, match=r"4\.jsonl: is older than 1\.jsonl, of an earlier"
-    ):
-        read(tmp_path)
+    refuse(tmp_path, r"4\.jsonl: is older than 1\.jsonl, of an earlier")
     files = [tmp_path / f"{step}.jsonl" for step in range(1, 4)]
     check(files, {"completions": 3})
 
@@ -136,10 +130,7 @@ def test_a_step_of_two_files_is_of_two_trainings(tmp_path):
     for name in "ab":
         lines = [{"prompt_id": name, "step": 1, "reward": n} for n in range(2)]
         write_lines(tmp_path / f"{name}.jsonl", lines)
-    with pytest.raises(
-        InputError, match=r"step 1 comes in .*/a\.jsonl and .*/b\.jsonl: of"
-    ):
-        read(tmp_path)
+    refuse(tmp_path, r"step 1 comes in .*/a\.jsonl and .*/b\.jsonl: of")
     check([*tmp_path.iterdir()], {"groups": 2})
 
 
@@ -156,8 +147,7 @@ def test_a_file_that_ends_early(tmp_path, suffix):
     """In half a line, or in the middle of a compressed stream."""
     whole = write_lines(tmp_path / f"a{suffix}", ROWS).read_bytes()
     (tmp_path / f"a{suffix}").write_bytes(whole[: -40 if suffix == ".jsonl.gz" else -5])
-    with pytest.raises(InputError, match=r"the file ends early; .* by --partial"):
-        read(tmp_path)
+    refuse(tmp_path, r"the file ends early; .* by --partial")
     found = read(tmp_path, partial=True)
     numbers = numbers_of(found)
     kept = BASE[: numbers["completions"]]
@@ -190,8 +180,7 @@ REFUSED = [
 @pytest.mark.parametrize(("name", "content", "line"), REFUSED)
 def test_what_is_no_log(tmp_path, name, content, line):
     put(tmp_path / "log", name, content)
-    with pytest.raises(InputError, match=line):
-        read(tmp_path)
+    refuse(tmp_path, line)
 
 
 @pytest.mark.parametrize(
@@ -210,20 +199,17 @@ def test_a_file_that_is_named_and_no_log(tmp_path, name, line):
     put(log, "late.jsonl", '{"prompt": 1}\n' * 70 + '{"prompt": 1, "reward": 1}\n')
     for file in ("a.pt", "a.csv.gz"):
         put(log, file, b"")
-    with pytest.raises(InputError, match=line):
-        read([log, tmp_path / name])
+    refuse([log, tmp_path / name], line)
 
 
 def test_rollouts_in_two_folders_are_not_merged(tmp_path):
     write_lines(tmp_path / "1.jsonl", ROWS)
     write_lines(tmp_path / "validation/1.jsonl", ROWS[:8])
-    with pytest.raises(InputError, match=r"in 2 folders, .* \(1\).*validation \(1\)"):
-        read(tmp_path)
+    refuse(tmp_path, r"in 2 folders, .* \(1\).*validation \(1\)")
     check(tmp_path / "validation", {"completions": 8})
 
 
 def test_forms_are_not_mixed(tmp_path):
     write_trl(tmp_path, with_advantages(BASE, 8))
     write_lines(tmp_path / "completions/a.jsonl", ROWS)
-    with pytest.raises(InputError, match=r"\(TRL\): of several forms"):
-        read(tmp_path)
+    refuse(tmp_path, r"\(TRL\): of several forms")

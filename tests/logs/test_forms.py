@@ -11,11 +11,11 @@ from log_makers import (
     completions,
     counted,
     read,
+    refuse,
     with_advantages,
     write_lines,
     write_verl,
 )
-from mse_lab.errors import InputError
 from mse_lab.logs.reward_groups import APART
 
 BASE = completions()
@@ -336,8 +336,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(tmp_path, name):
     made, columns, line = REFUSED[name]
-    with pytest.raises(InputError, match=line):
-        check(write(tmp_path, made), {}, columns)
+    refuse(write(tmp_path, made), line, columns)
 
 
 def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
@@ -350,8 +349,7 @@ def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
     ]
     some = [line | ({"reward": None} if n % 8 == 0 else {}) for n, line in enumerate(made)]
     path = write(tmp_path / "some", some)
-    with pytest.raises(InputError, match="61 of 480 completions have no reward, more than"):
-        read(path)
+    refuse(path, "61 of 480 completions have no reward, more than")
     expected = counted(NULLS.drop(index=3).dropna(), "id") | {"group_size": 8}
     check(path, expected, partial=True)
 
@@ -379,18 +377,14 @@ def test_a_size_cuts_by_order(tmp_path, name):
     expected = {"groups": 60 * twice, "zero_variance": BY_ID["zero_variance"]}
     assert APART not in check(path, expected, group_size=8).notes
     short = write(tmp_path / "short", SIZED[name][1:])
-    with pytest.raises(InputError, match=r"which are no whole groups|values of group_id"):
-        read(short, group_size=8)
+    refuse(short, "which are no whole groups|values of group_id", group_size=8)
 
 
 def test_a_size_cuts_nothing_where_the_order_says_nothing(tmp_path):
     """Of verl's files, where two groups of a step have one prompt."""
     made = twice("input=prompt", "output=text", "score=reward", gts="", step=1)
     path = write(tmp_path, lambda at: write_lines(at / "1.jsonl", made))
-    with pytest.raises(
-        InputError, match="has 16 completions, not 8, and the order of these"
-    ):
-        read(path, group_size=8)
+    refuse(path, "has 16 completions, not 8, and the order of these", group_size=8)
 
 
 def test_a_size_says_where_rows_of_a_group_lie_apart(tmp_path):
@@ -401,28 +395,19 @@ def test_a_size_says_where_rows_of_a_group_lie_apart(tmp_path):
     assert APART in found.notes
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
-    [
-        ({}, "which of the columns"),
-        ({"group_size": 5}, "96 completions, which are no whole"),
-    ],
-)
-def test_blocks_of_lines_take_a_size(tmp_path, more, line):
+def test_blocks_of_lines_take_a_size(tmp_path):
     path = write(tmp_path, lines("step", "reward"))
     check(path, {"zero_variance": BY_ID["zero_variance"]}, group_size=8)
-    with pytest.raises(InputError, match=line):
-        read(path, **more)
+    refuse(path, "which of the columns")
+    refuse(path, "96 completions, which are no whole", group_size=5)
 
 
 def test_a_frame_is_read_as_its_file(tmp_path):
     frame = BASE.rename(columns={"id": "prompt_id"}).drop(columns=["prompt", "place"])
     check(frame, BY_ID)
     twice = pd.concat([frame, frame[["reward"]]], axis=1)
-    with pytest.raises(InputError, match="the data frame: two columns are named reward"):
-        read(twice)
-    with pytest.raises(InputError, match=r"columns={'prompt_id'"):
-        read(frame.drop(columns="reward"))
+    refuse(twice, "the data frame: two columns are named reward")
+    refuse(frame.drop(columns="reward"), "columns={'prompt_id'")
 
 
 def test_trl_is_known_in_a_frame():
