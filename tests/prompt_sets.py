@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from mse_lab.config.schema import Prompts
 from mse_lab.data.prompts import load_prompts
+from mse_lab.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,7 +21,13 @@ def word_problems(split, count=15):
     ]
 
 
-def load(root=ROOT, **values):
-    if "source" in values:
-        values["source"] = str(values["source"])
-    return load_prompts(Prompts.model_validate(values), root)
+def load(**values):
+    """Read a set of prompts by the settings of a probe."""
+    values["source"] = str(values["source"])
+    return load_prompts(Prompts.model_validate(values), ROOT)
+
+
+def refuse(line, **values):
+    """Read a set of prompts that is refused with this line."""
+    with pytest.raises(InputError, match=line):
+        load(**values)

@@ -48,11 +48,6 @@ def test_a_reward_that_fails_is_told(answers):
     assert told.startswith("warning: on a bare answer the reward fails: mine: failed on")
 
 
-def test_a_sample_is_told():
-    (told, *_) = describe_first([*prompts(2, 3)], exact, "?", in_source=1493)
-    assert told == "prompts: 2 of 1,493, at random by the seed"
-
-
 IM = "<|im_start|>user\n7<|im_end|>\n<|im_start|>assistant\n"
 
 

@@ -69,16 +69,6 @@ def kept_traceback(message):
     return Path(re.search(r"its traceback is in (.*)$", message)[1]).read_text()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["builtins:exec", "sys:exit", "os.path:join", "yaml:unsafe_load", "torch:load"],
-)
-def test_what_is_nobodys_own_is_not_given_a_strangers_text(name):
-    """A probe and its completions may come from anybody."""
-    with pytest.raises(InputError, match="belongs to Python or an installed package"):
-        load_reward(name)
-
-
 def test_a_reward_that_leaves_the_folder_or_changes_its_row(module, tmp_path, monkeypatch):
     """Results go where they were to go; equal completions have equal rewards."""
     (tmp_path / "here").mkdir()
@@ -119,13 +109,6 @@ def test_a_reward_that_fails(line, module):
     assert message.startswith(f"reward = theirs:reward ({path}): failed on prompt q7: ")
     assert CALLS[line] in message
     assert "Traceback" in kept_traceback(message)
-
-
-@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "1e31", "10**300"])
-def test_a_reward_that_cannot_be_measured_with(value, module):
-    module(f"def reward(text, prompt):\n    return {value}\n")
-    with pytest.raises(InputError, match=r"prompt q7.*(it must be a finite|OverflowErr)"):
-        rewarded()
 
 
 def test_the_project_s_own_rewards_are_found_from_anywhere(tmp_path, monkeypatch):

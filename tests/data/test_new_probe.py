@@ -187,9 +187,9 @@ def test_lists_and_mappings_of_answers(monkeypatch):
 def test_says_what_was_not_seen():
     """No tokenizer; and that more prompts are there than are taken."""
     Path("my-model/tokenizer_config.json").unlink()
-    write_lines(Path("many.jsonl"), [SUMS[n % 3] for n in range(493)])
+    write_lines(Path("many.jsonl"), [SUMS[n % 3] for n in range(1493)])
     told = said("many.jsonl")
-    assert "prompts: 100 of 493, at random by the seed" in told
+    assert "prompts: 100 of 1,493, at random by the seed" in told
     assert "problems in question, answers in solution, reward integer" in told
     assert "warning: no tokenizer of my-model was seen" in told
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 
 import numpy as np
@@ -17,10 +18,11 @@ from mse_lab.config.schema import Fields, Prompts
 from mse_lab.data.prompts import choose_prompts, load_prompts, read_prompts, take_prompts
 from mse_lab.data.rewards import contains, gsm8k
 from mse_lab.errors import InputError
-from prompt_sets import FIELDS, ROOT, load, word_problems
+from prompt_sets import FIELDS, ROOT, load, refuse, word_problems
 
 NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
           "extra_info": {"index": 3, "of": {"level": "easy"}}}  # fmt: skip
+ONE = {"problem": 1, "answer": 1}
 
 
 def test_fields_under_our_names_in_the_whole_row(lines):
@@ -58,17 +60,6 @@ def test_a_reward_of_ones_own_reads_rows_without_answers(tmp_path):
     for prompts, answered in ((config, True), (named, False)):
         with pytest.raises(InputError, match="is missing or empty"):
             load_prompts(prompts, ROOT, answered=answered)
-
-
-def test_other_ids_and_categories(tmp_path):
-    rows = [
-        {"uid": 7, "problem": "a", "answer": 1, "level": "hard"},
-        {"uid": 8, "problem": "b", "answer": 2, "level": None},
-    ]
-    fields = {"id": "uid", "category": "level"}
-    first, second = load(source=write_lines(tmp_path / "x.jsonl", rows), fields=fields)
-    assert (first.id, first.category) == ("7", "hard")
-    assert (second.id, second.category) == ("8", "")
 
 
 def test_columns_inside_others_go_by_dotted_names(tmp_path):
@@ -134,11 +125,12 @@ def test_the_prompt_sets_of_this_project_read_as_they_stand(name):
 
 def test_what_looks_like_nothing_or_a_number_is_text(tmp_path):
     values = ["nan", "NA", "none", "001", "true", "1e5", " a", 'a,"b"']
-    rows = [{"id": one, "problem": "1", "answer": 1, "category": one} for one in values]
-    rows.append({"id": False, "problem": "1", "answer": 1, "category": 0})
-    found = load(source=write_lines(tmp_path / "p.jsonl", rows))
-    assert [prompt.id for prompt in found] == [*values, "False"]
-    assert [prompt.category for prompt in found] == [*values, "0"]
+    pairs = [*zip(values, values, strict=True), (False, 0), (8, None)]
+    rows = [{"uid": one, "level": other, **ONE} for one, other in pairs]
+    fields = {"id": "uid", "category": "level"}
+    found = load(source=write_lines(tmp_path / "p.jsonl", rows), fields=fields)
+    assert [prompt.id for prompt in found] == [*values, "False", "8"]
+    assert [prompt.category for prompt in found] == [*values, "0", ""]
 
 
 def test_templates(tmp_path, lines):
@@ -153,11 +145,9 @@ def test_templates(tmp_path, lines):
     assert prompt.text == "Q: {answer}\nQ: {problem} {answer}\nA:"
     (tmp_path / "mine.txt").write_text("no place")
     line = r"^prompts\.template = .*: the text has no \{problem\}; add it"
-    with pytest.raises(InputError, match=line):
-        load(source=source, template=str(tmp_path / "mine.txt"))
+    refuse(line, source=source, template=str(tmp_path / "mine.txt"))
 
 
-ONE = {"problem": 1, "answer": 1}
 BAD = {
     "no id": ([{"id": 1, **ONE}, {"id": "", **ONE}], {}, "line 2: id is missing or empty"),
     "named id missing": (
@@ -198,9 +188,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_prompt_set(case, tmp_path):
     rows, values, line = BAD[case]
-    with pytest.raises(InputError) as caught:
-        load(source=write_lines(tmp_path / "p.jsonl", rows), **values)
-    assert line in str(caught.value)
+    refuse(re.escape(line), source=write_lines(tmp_path / "p.jsonl", rows), **values)
 
 
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
@@ -244,19 +232,6 @@ def test_what_a_frame_calls_missing_is(missing):
     rows = [{"problem": "1 + 1", "answer": 2, "category": missing}]
     [found] = take_prompts(rows, config, answered=True)
     assert found.category == (missing if isinstance(missing, str) else "")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("a.json", '\n[{"problem": 1}]', "a JSON array"),
-        ("a.tsv", "a\tb", "a table with tabs"),
-    ],
-)
-def test_other_files_are_told_from_lines(tmp_path, name, text, words):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=f"{name}: {words}; give one JSON object a line"):
-        load(source=str(tmp_path / name))
 
 
 @pytest.mark.parametrize(

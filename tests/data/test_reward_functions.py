@@ -1,6 +1,7 @@
 """Reward functions of every form: called as their trainer calls them, or one line."""
 
 import json
+import math
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -155,6 +156,8 @@ def test_how_often_a_function_is_called():
 
 
 REFUSED = {
+    **{f"{size:g}": (lambda text, row, size=size: size, f"q7: gave {size:g}; it must be a")
+        for size in (math.nan, math.inf, -1e31)},
     "one argument": (lambda text: 1.0, r"takes (text); write (text, row) -> float"),
     "three": (lambda text, row, level: 1.0, "takes (text, row, level); write"),
     "too few": (lambda completions: [], "q7: ValueError: it gave 0 rewards for 2"),

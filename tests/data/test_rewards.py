@@ -79,8 +79,16 @@ JUDGED = {
         "y": ([], [r"\boxed{x}"]),
         "(2, 1)": ([], [r"\boxed{(1, 2)}"]),
         "5": ([], [r"\boxed{", r"\frac{" * 500, "(" * 500, "no idea", ""]),
+        (r"\frac{1}{2}", "7"): ([r"\boxed{0.5}", "7"], ["2"]),
     },
-    exact: {"a b": ([" a b\n"], ["a  b", "A b"])},
+    exact: {
+        "a b": ([" a b\n"], ["a  b", "A b"]),
+        ("Jane Austen", "Austen"): (["Austen", " Jane Austen"], ["by Austen"]),
+    },
+    # Any of several answers is right.
+    contains: {
+        ("Jane Austen", "Austen"): (["by Austen.", "jane austen"], ["Jane", ""]),
+    },
 }  # fmt: skip
 
 
@@ -118,19 +126,6 @@ def test_a_price_is_found_however_it_is_written(price, other):
         assert gsm8k(f"{other} {written}.", reference) == expected
         assert gsm8k(f"#### {written}\n{other}", reference) == expected
     assert gsm8k(f"{price + Decimal('0.01')}", reference) == 0
-
-
-@pytest.mark.parametrize(
-    ("reward", "answer", "right", "wrong"),
-    [
-        (contains, ["Jane Austen", "Austen"], ["by Austen.", "jane austen"], ["Jane", ""]),
-        (exact, ["Jane Austen", "Austen"], ["Austen", " Jane Austen"], ["by Austen"]),
-        (mathematics, [r"\frac{1}{2}", "7"], [r"\boxed{0.5}", "7"], ["2"]),
-    ],
-)
-def test_any_of_several_answers_is_right(reward, answer, right, wrong):
-    found = [reward(text, {"answer": answer}) for text in right + wrong]
-    assert found == [1] * 2 + [0] * len(wrong)
 
 
 @pytest.mark.parametrize(
@@ -200,13 +195,15 @@ def prompts(*answers):
         ("gsm9k", "reward = gsm9k: no such reward; did you mean gsm8k?"),
         ("maths", "did you mean math?"),
         ("nowhere:f", "start where nowhere lies"),
-        ("json:loads", "json belongs to Python or an installed"),
+        # A probe and its completions may come from anybody.
+        *((f"{module}:x", f"{module} belongs to Python or an installed package")
+          for module in ("builtins", "sys", "os.path", "yaml", "torch", "json")),
         ("nowhere.py:f", "write nowhere:f"),
         ("./far/nowhere.py:f", "write far.nowhere:f"),
         (".a:b", "write package.module:function"),
         ("a\0b:c", "write package.module:function"),
     ],
-)
+)  # fmt: skip
 def test_no_such_reward(name, message):
     with pytest.raises(InputError, match=message):
         load_reward(name)
