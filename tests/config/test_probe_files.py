@@ -125,30 +125,11 @@ BAD_PROBES = [
         ({"parameters": [one]}, "is not a regular expression: ")
         for one in ("[a", "a{99999999999}", "(?P<a>x)(?P<a>y)", "(" * 500)
     ),
-    ([], "not a mapping of keys to values"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "line"), BAD_PROBES)
-def test_a_probe_that_is_refused(changes, line):
-    values = {"model": MODEL, "prompts": PROMPTS} | changes if changes else []
-    with pytest.raises(InputError) as refused:
-        parse_probe(values, "mine.yaml")
-    assert str(refused.value).startswith("mine.yaml: ")
-    assert line in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("assignment", "line"),
-    [
-        ("pool", "not KEY=VALUE; write for example pool.replicate=128"),
-        ("seed.first=1", "seed has no keys; set its value"),
-        ("pool={", "not valid YAML"),
-    ],
-)
-def test_an_assignment_that_cannot_be_carried_out(assignment, line):
-    with pytest.raises(InputError, match=f"--set {assignment}: {line}"):
-        assign({"seed": 1}, assignment)
+def probe_of(changes, name):
+    return parse_probe({"model": MODEL, "prompts": PROMPTS} | changes, name)
 
 
 BAD_YAML = [
@@ -180,15 +161,33 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "line"),
-    [(parse_yaml, *one) for one in BAD_YAML] + [(parse_json, *one) for one in BAD_JSON],
+    ("read", "given", "line"),
+    [
+        (parse_probe, [], "mine: not a mapping of keys to values"),
+        *((probe_of, changes, line) for changes, line in BAD_PROBES),
+        *((parse_yaml, *one) for one in BAD_YAML),
+        *((parse_json, *one) for one in BAD_JSON),
+    ],
     ids=lambda value: getattr(value, "__name__", repr(value)[:30]),
 )
-def test_text_that_is_refused(read, text, line):
+def test_what_is_refused(read, given, line):
     with pytest.raises(InputError) as refused:
-        read(text, "mine")
+        read(given, "mine")
     assert str(refused.value).startswith("mine: ")
     assert line in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "line"),
+    [
+        ("pool", "not KEY=VALUE; write for example pool.replicate=128"),
+        ("seed.first=1", "seed has no keys; set its value"),
+        ("pool={", "not valid YAML"),
+    ],
+)
+def test_an_assignment_that_cannot_be_carried_out(assignment, line):
+    with pytest.raises(InputError, match=f"--set {assignment}: {line}"):
+        assign({"seed": 1}, assignment)
 
 
 def test_yaml_and_json_have_the_same_values():
@@ -233,15 +232,10 @@ def test_they_stand_in_the_order_of_their_steps(tmp_path):
         ([], "no such folder; give what a trainer saved"),
         (["last"], "last: no step in its name"),
         (["a-2", "b-2"], "are both of step 2; give one of them"),
+        (["a-2/b"], r"a-2: neither config\.json nor adapter"),
     ],
 )
 def test_what_is_no_training_is_refused(names, words, tmp_path):
     save(tmp_path, *names)
     with pytest.raises(InputError, match=words):
         find_checkpoints([str(tmp_path / "*")])
-
-
-def test_an_empty_folder_is_no_checkpoint(tmp_path):
-    (tmp_path / "checkpoint-4").mkdir()
-    with pytest.raises(InputError, match=r"checkpoint-4: neither config\.json nor adapter"):
-        find_checkpoints([str(tmp_path / "checkpoint-4")])
