@@ -23,77 +23,66 @@ from mse_lab.data.prompts import Prompt
 from mse_lab.data.rewards import reward_kind
 from mse_lab.errors import InputError
 
-# What a reward's file imports in folders beside it -> the file that is changed, and whether
-# it counts.
+REWARD = "def reward(text, row): return 1.0\n"
+HERE, IN_A_PACKAGE = "graded_here", "kit.graded"
+# The module of a reward, what it imports from beside it or beside its package, the file
+# that is changed, and whether that counts.
 IMPORTS = {
-    "the file itself": ("", "graded_here.py", True),
-    "a module": ("import helper", "helper.py", True),
-    "a function": ("from helper import grade", "helper.py", True),
-    "inside a function": ("def later():\n    import helper", "helper.py", True),
-    "a module of a package": ("import pack.helper", "pack/helper.py", True),
-    "by its package": ("from pack import helper", "pack/helper.py", True),
-    "the package": ("import pack.helper", "pack/__init__.py", True),
-    "what that imports": ("import pack.helper", "pack/deep.py", True),
-    "what that imports, too": ("import pack.helper", "far.py", True),
-    "by a folder alone": ("import bare.helper", "bare/helper.py", True),
-    "another": ("import helper", "pack/helper.py", False),
-    "a table": ("import helper", "table.csv", False),
-    "by its name as a text": ("import importlib", "helper.py", False),
+    "the file itself": (HERE, "", "graded_here.py", True),
+    "a module": (HERE, "import helper", "helper.py", True),
+    "a function": (HERE, "from helper import grade", "helper.py", True),
+    "inside a function": (HERE, "def later():\n    import helper", "helper.py", True),
+    "a module of a package": (HERE, "import pack.helper", "pack/helper.py", True),
+    "by its package": (HERE, "from pack import helper", "pack/helper.py", True),
+    "the package": (HERE, "import pack.helper", "pack/__init__.py", True),
+    "what that imports": (HERE, "import pack.helper", "pack/deep.py", True),
+    "what that imports, too": (HERE, "import pack.helper", "far.py", True),
+    "by a folder alone": (HERE, "import bare.helper", "bare/helper.py", True),
+    "another": (HERE, "import helper", "pack/helper.py", False),
+    "a table": (HERE, "import helper", "table.csv", False),
+    "by its name as a text": (HERE, "import importlib", "helper.py", False),
+    "beside it in a package": (IN_A_PACKAGE, "from . import near", "kit/near.py", True),
+    "beside its package": (IN_A_PACKAGE, "import broken", "broken.py", True),
+    "by two dots": (IN_A_PACKAGE, "from ..kit import near", "kit/near.py", True),
 }
 
 
-@pytest.mark.parametrize(("statement", "name", "counts"), IMPORTS.values(), ids=IMPORTS)
+@pytest.mark.parametrize(
+    ("home", "statement", "name", "counts"), IMPORTS.values(), ids=IMPORTS
+)
 @pytest.mark.parametrize("how", ["by name", "as it is"])
 def test_a_function_counts_with_what_its_file_imports_beside_it(
-    how, statement, name, counts, tmp_path
+    how, home, statement, name, counts, tmp_path, monkeypatch
 ):
     """By statements, through other files; not what it opens or imports otherwise."""
     files = {
-        "graded_here.py": f"import json\n{statement}\ndef reward(text, row): return 1.0\n",
+        f"{home.replace('.', '/')}.py": f"import json\n{statement}\n{REWARD}",
         "pack/__init__.py": "",
         "pack/helper.py": "from . import deep, helper\nfrom .deep import LIMIT\n",
         "pack/deep.py": "import far, graded_here\nLIMIT = 1\n",
+        "broken.py": "def broken(:",  # Said by its import, not here.
         **dict.fromkeys(("helper.py", "far.py", "bare/helper.py", "table.csv"), "# 1\n"),
+        "kit/near.py": "# 1\n",
     }
     for file, text in files.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
-    module = types.ModuleType("graded_here")
-    module.__file__ = str(tmp_path / "graded_here.py")
-    exec("def reward(text, row): return 1.0", vars(module))
+    module = types.ModuleType(home)
+    module.__file__ = str(tmp_path / f"{home.replace('.', '/')}.py")
+    module.__package__ = home.rpartition(".")[0]
+    exec(REWARD, vars(module))
+    monkeypatch.setitem(sys.modules, home, module)
 
     def found():
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setitem(sys.modules, "graded_here", module)
-            if how == "as it is":
-                return identify_function(module.reward)
-            return identify_named(module.reward, "graded_here:reward")
+        if how == "as it is":
+            return identify_function(module.reward)
+        return identify_named(module.reward, f"{home}:reward")
 
     before = found()
     (tmp_path / name).write_text("LIMIT = 2\n")
     assert (found() != before) is counts
     (tmp_path / name).write_text(files[name])
     assert found() == before
-
-
-def test_a_module_of_a_package_imports_beside_it_and_beside_its_package(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "kit").mkdir()
-    text = "from . import near\nimport wide\nfrom ..kit import over\n"
-    for name in ("near", "over"):
-        (tmp_path / f"kit/{name}.py").write_text("")
-    (tmp_path / "wide.py").write_text("def broken(:")  # Said by its import, not here.
-    (tmp_path / "kit/graded.py").write_text(f"{text}def reward(text, row): return 1.0\n")
-    module = types.ModuleType("kit.graded")
-    module.__file__, module.__package__ = str(tmp_path / "kit/graded.py"), "kit"
-    exec("def reward(text, row): return 1.0", vars(module))
-    monkeypatch.setitem(sys.modules, "kit.graded", module)
-    known = {identify_function(module.reward)}
-    for name in ("kit/near.py", "wide.py"):
-        (tmp_path / name).write_text("LIMIT = 1\n")
-        known.add(identify_function(module.reward))
-    assert len(known) == 3
 
 
 def closure(limit):
@@ -215,6 +204,6 @@ def test_a_reward_that_is_typed_is_in_no_file(name, monkeypatch):
     typed = types.ModuleType("typed")
     typed.__file__ = name
     monkeypatch.setitem(sys.modules, "typed", typed)
-    exec("def reward(text, row): return 1.0", vars(typed))
+    exec(REWARD, vars(typed))
     assert identify_function(typed.reward).startswith(UNKNOWN_IDENTITY)
     assert len(identify_named(typed.reward, "typed:reward")) == 64

@@ -75,22 +75,17 @@ def steps_of(values, prompts=60):
 
 
 def test_drift_is_that_of_thirds(tmp_path):
-    """V = 0.2 in the first three of nine steps, 0.6 in the last; few steps show none."""
-    drift = summarise(tmp_path, steps_of([0.2] * 3 + [0.4] * 3 + [0.6] * 3)).numbers[
-        "drift"
-    ]
+    """V = 0.2 in the first three of nine steps, 0.6 in the last; few steps show none.
+
+    It is no spread of values: in each step all V are alike, over the steps they have 0.16.
+    """
+    numbers = summarise(tmp_path, steps_of([0.2] * 3 + [0.4] * 3 + [0.6] * 3)).numbers
+    drift, spread = numbers["drift"], numbers["value_sd"]
     assert drift.low < 0.4 < drift.high < drift.low + 0.12
+    assert (spread.low, spread.high < 0.1) == (0, True)
     few = summarise(tmp_path, draw_groups([0.5] * 4, 4, groups=3))
     assert np.isnan(few.numbers["drift"].value)
     assert any("drift would not show" in note for note in few.notes)
-
-
-def test_a_drift_is_no_spread_of_values(tmp_path):
-    """In each step all V are alike; over the steps they are 0.2, 0.4, 0.6, of sd 0.16."""
-    spread = summarise(tmp_path, steps_of([0.2] * 3 + [0.4] * 3 + [0.6] * 3)).numbers[
-        "value_sd"
-    ]
-    assert (spread.low, spread.high < 0.1) == (0, True)
 
 
 def test_an_interval_that_no_change_leaves_is_none(tmp_path):
@@ -116,28 +111,24 @@ def test_a_mean_reward_of_zero_is_not_known_exactly(tmp_path):
     assert tuple(graded.mean_where(np.array([True, False] * 2))) == (0, 0, 0)
 
 
-def test_at_the_size_in_use_the_forecast_is_what_was_seen(tmp_path):
-    """At 2: 1, (C(1, 2) + C(3, 2)) / C(4, 2) = 1/2, 1."""
-    found = summarise(tmp_path, groups_of([0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]))
-    assert found.numbers["forecast"][4] == found.numbers["zero_variance"]
-    assert found.numbers["forecast"][4].value == pytest.approx(2 / 3)
-    assert found.numbers["forecast"][2].value == pytest.approx(5 / 6)
-    assert [*found.numbers["forecast"]] == [2, 4]
-
-
 @pytest.mark.parametrize(
-    ("groups", "sizes", "share"),
+    ("groups", "forecast"),
     [
-        ([[0, 0.5, 1, 1], [0.5] * 4], [2, 4], 0.5),
-        ([[0] * 4, [0, 1, 0, 1], [1, 1]], [2, 4], 0.5),
-        ([[0], [1]], [], None),
+        # At 2: 1, (C(1, 2) + C(3, 2)) / C(4, 2) = 1/2, 1.
+        ([[0] * 4, [1, 0, 0, 0], [1] * 4], {2: 5 / 6, 4: 2 / 3}),
+        ([[0, 0.5, 1, 1], [0.5] * 4], {2: 7 / 12, 4: 1 / 2}),
+        ([[0] * 4, [0, 1, 0, 1], [1, 1]], {2: 7 / 9, 4: 1 / 2}),
+        ([[0], [1]], {}),
     ],
-    ids=["graded rewards", "smaller groups do not count", "single ones"],
+    ids=["binary", "graded rewards", "a group that is smaller", "single ones"],
 )
-def test_what_has_a_forecast(tmp_path, groups, sizes, share):
-    found = summarise(tmp_path, groups_of(*groups))
-    assert [*found.numbers["forecast"]] == sizes
-    assert share is None or found.numbers["forecast"][4].value == share
+def test_the_forecast_by_hand(tmp_path, groups, forecast):
+    """At the size in use, where all groups have it, it is what was seen."""
+    found = summarise(tmp_path, groups_of(*groups)).numbers
+    values = {size: one.value for size, one in found["forecast"].items()}
+    assert values == pytest.approx(forecast)
+    if {*map(len, groups)} == {4}:
+        assert found["forecast"][4] == found["zero_variance"]
 
 
 def completion(tokens=(5, 6), prompt="a", reward=1, **more):

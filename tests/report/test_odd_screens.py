@@ -53,8 +53,10 @@ def test_what_was_printed_once_is_forbidden():
         [(0.0,) * 8] * 300 + [(1.0,) + (0.0,) * 7],
         [(1e-9, 0.0, 3e-9, 0.0)] * 3,
         [(1e7, 0.0), (0.0, 0.0), (2e7, 1e7)],
+        [(0.0, 0.0)],
+        [(0.5, 0.5), (2.0, 0.5)],
+        [(-3.0, -3.0)],
     ],
-    ids=["one prompt", "one prompt, always right", "tiny shares", "small", "large"],
 )
 def test_of_logs(tmp_path, groups):
     """One prompt, of which there may be several groups, has no interval."""
@@ -71,6 +73,7 @@ def test_of_logs(tmp_path, groups):
         ), text
         if len(groups) == 1:
             assert not INTERVAL.search(text), text
+        assert not re.search("nan|inf", text.lower()), text
 
 
 @pytest.mark.parametrize(("prompts", "spread"), [(4, 0.0), (6, 2.5), (12, 2.5), (40, 0.8)])
