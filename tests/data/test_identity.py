@@ -42,6 +42,7 @@ IMPORTS = {
     "a table": (HERE, "import helper", "table.csv", False),
     "by its name as a text": (HERE, "import importlib", "helper.py", False),
     "beside it in a package": (IN_A_PACKAGE, "from . import near", "kit/near.py", True),
+    "beside it without a dot": (IN_A_PACKAGE, "import near", "kit/near.py", True),
     "beside its package": (IN_A_PACKAGE, "import broken", "broken.py", True),
     "by two dots": (IN_A_PACKAGE, "from ..kit import near", "kit/near.py", True),
 }

@@ -7,7 +7,6 @@ from matplotlib.colors import to_hex
 from mse_lab.answers.advice_evidence import evidence_of_run
 from mse_lab.answers.ladder import Ladder
 from mse_lab.config.training import DEFAULT, read_training
-from mse_lab.report.drawing import save_figure
 from mse_lab.report.ladder_figure import BATCHES, compose_ladder
 from simulated import analysed
 
@@ -15,16 +14,6 @@ from simulated import analysed
 def ladder_of(pools, setting=DEFAULT, completions=0):
     run = analysed(pools, [2, 4, 8, 16])
     return Ladder(evidence_of_run(run, setting, completions=completions))
-
-
-def test_the_same_run_gives_the_same_bytes(known, tmp_path):
-    for name, dark in (("one", False), ("two", False), ("dark", True)):
-        path = tmp_path / f"{name}.png"
-        save_figure(lambda: compose_ladder(ladder_of(known[1])), path, dark=dark)
-    one, two, dark = (
-        (tmp_path / f"{name}.png").read_bytes() for name in ("one", "two", "dark")
-    )
-    assert one == two != dark
 
 
 def test_lines_are_the_rows_of_the_ladder(known):

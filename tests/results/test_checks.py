@@ -9,7 +9,6 @@ from scipy import stats
 
 from models import draw, random_policy
 from mse_lab.data.streams import uniforms
-from mse_lab.mse.pools import Pools
 from mse_lab.policy import sampling
 from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.results.checks import (
@@ -23,8 +22,10 @@ from mse_lab.results.checks import (
 from mse_lab.run.prompt import law_gap
 from mse_lab.scores.score_block import score_block
 from plain_scores import PROMPT, random_reference
+from simulated import make_pools
 
 COUNT = 2048
+SOME = make_pools(1, 8, 2, 4, seed=0)
 
 
 def top_p(log_probs, mass):
@@ -86,22 +87,7 @@ def pools_of(policy, drawn, block=64):
 
 def only_gram(gram_PKGG):
     """Pools of which nothing but the Gram blocks matters."""
-    prompts, blocks, size, _ = gram_PKGG.shape
-    zeros_PN = np.zeros((prompts, blocks * size))
-    return Pools(
-        rewards_PN=zeros_PN,
-        lengths_PN=zeros_PN.astype(int),
-        gram_PKGG=gram_PKGG,
-        products_PN=zeros_PN,
-        reference_rewards_PN=zeros_PN,
-        reference_product_P=zeros_PN[:, 0],
-        reference_distance2_P=zeros_PN[:, 0],
-        between_PP=np.zeros((prompts, prompts)),
-        halves_PP=np.zeros((prompts, prompts)),
-        kind_norms2_PNM=zeros_PN[..., None],
-        kind_products_PM=zeros_PN[:, :1],
-        logit_norms2_PN=zeros_PN,
-    )
+    return replace(SOME, gram_PKGG=gram_PKGG)
 
 
 def test_mean_score_catches_a_sampler_that_lies(monkeypatch, policy):
