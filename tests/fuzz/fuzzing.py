@@ -4,8 +4,10 @@ Put `@CASES` below `@given(...)`; `FUZZ_CASES` sets how many a test tries. As of
 (`conftest.py`) they are the same on every machine, so that a failure can be repeated.
 """
 
+import io
 import os
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from hypothesis import settings
@@ -34,6 +36,14 @@ def spoil(data: Any, text: str, nasty: list[str]) -> str:
     start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
     new = data.draw(st.sampled_from(["", text[start:end] * 2, *nasty]) | TEXTS)
     return text[:start] + new + text[end:]
+
+
+def heard(action: Callable[..., int], *args: Any) -> tuple[int, str]:
+    """Run a command; give its exit status and what it says on standard error."""
+    shown, said = io.StringIO(), io.StringIO()
+    with redirect_stdout(shown), redirect_stderr(said):
+        status = action(*args)
+    return status, said.getvalue()
 
 
 def answer_or_one_line(action: Callable[..., Any], *args: Any) -> Any:

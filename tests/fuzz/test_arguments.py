@@ -1,12 +1,10 @@
 """The command line, given anything: an answer, or one line and exit status 2."""
 
-import io
 from argparse import ArgumentTypeError
-from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 import yaml
-from fuzzing import CASES
+from fuzzing import CASES, heard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -57,14 +55,6 @@ def unusable(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "ROOT", tmp_path, raising=False)
 
 
-def answer(words):
-    """Give the exit status and the lines on standard error."""
-    shown, said = io.StringIO(), io.StringIO()
-    with redirect_stdout(shown), redirect_stderr(said):
-        status = run_mse.main(words)
-    return status, said.getvalue()
-
-
 @given(st.sampled_from(COMMANDS), WORDS)
 @example("figure", ["nowhere", "--out", ""])
 @example("figure", ["nowhere", "--out", "."])
@@ -75,7 +65,7 @@ def answer(words):
 @example("run", ["x" * 5000 + ".yaml"])
 @CASES
 def test_any_words(unusable, command, words):
-    status, said = answer([command, *words])
+    status, said = heard(run_mse.main, [command, *words])
     if status == 0:
         assert command == "demo" or set(words) & {"demo", "-h", "--help"}
         return
@@ -89,7 +79,7 @@ def test_any_words(unusable, command, words):
 @given(WORDS)
 @CASES
 def test_no_command_at_all(unusable, words):
-    status, said = answer(["--", *words])
+    status, said = heard(run_mse.main, ["--", *words])
     assert status == 2 or set(words) & {*COMMANDS}
     assert said.count("\n") == 1
 

@@ -1,14 +1,12 @@
 """One file of a finished run is damaged at random: whoever reads it says so in a line."""
 
-import io
 import json
 import shutil
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from fuzzing import CASES, SCALARS, nested
+from fuzzing import CASES, SCALARS, heard, nested
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -99,13 +97,11 @@ def spoil(path, kind, *how):
 @example("checks.json", ("json", [1]), "report")
 def test_a_damaged_result(project, name, damage, command):
     """Every command ends with 0, 1 or 2 and a line."""
-    said, shown = io.StringIO(), io.StringIO()
     with TemporaryDirectory() as root:
         folder = Path(shutil.copytree(project / "results/small", Path(root) / "small"))
         spoil(folder / name, *damage)
-        with redirect_stderr(shown), redirect_stdout(said):
-            status = put(command, project, folder)
-    lines = shown.getvalue().splitlines()
+        status, said = heard(put, command, project, folder)
+    lines = said.splitlines()
     if status == 2:
         assert len(lines) == 1
         assert lines[0].startswith("run_mse.py: ")

@@ -255,12 +255,15 @@ def test_a_csv_of_its_files_is_read_as_they_are(trained, tmp_path):
     refuse(tmp_path, r"give a list of token ids, \[1, 2\]")
 
 
+def write_csv(folder, frame):
+    names = ["step", "prompt", "text", "reward", "calls", "advantage"]
+    table = frame[names].rename(columns={"text": "completion"})
+    table.to_csv(folder / "log.csv", index=False)
+
+
 def test_a_text_in_a_csv_makes_no_other_column_the_reward(tmp_path):
-    frame = LOGGED.rename(columns={"text": "completion"}).assign(calls=1.5)
-    frame["reward"] = frame["reward"].astype(object)
-    frame.loc[5, "reward"] = "n/a!"
-    names = ["step", "prompt", "completion", "reward", "calls", "advantage"]
-    frame[names].to_csv(tmp_path / "log.csv", index=False)
+    rewards = LOGGED["reward"].astype(object).where(LOGGED.index != 5, "n/a!")
+    write_csv(tmp_path, LOGGED.assign(calls=1.5, reward=rewards))
     refuse(tmp_path, "rewards: reward, calls")
     refuse(tmp_path, "'n/a!'", "reward=reward")
 
@@ -268,9 +271,7 @@ def test_a_text_in_a_csv_makes_no_other_column_the_reward(tmp_path):
 def test_a_csv_whose_rewards_are_not_told_from_other_numbers(tmp_path):
     """An integer of `log_extra` is no reward in Parquet; a CSV has no types."""
     texts = LOGGED["text"].where(BASE["place"] > 0, "")
-    logged = LOGGED.assign(completion=texts, calls=BASE["place"])
-    names = ["step", "prompt", "completion", "reward", "calls", "advantage"]
-    logged[names].to_csv(tmp_path / "log.csv", index=False)
+    write_csv(tmp_path, LOGGED.assign(text=texts, calls=BASE["place"]))
     refuse(tmp_path, r"rewards: reward, calls\? .*--columns reward")
     found = check(tmp_path, BY_BLOCK, "reward=reward")
     assert found.groups.lengths[1].tolist() == texts.str.len().tolist()
