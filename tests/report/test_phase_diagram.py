@@ -1,17 +1,13 @@
 """The phase diagram: what is read off runs, and the command that draws it."""
 
-import math
-
 import numpy as np
 import pytest
 
 import run_mse
 from mse_lab.mse.moments import pool_moments
-from mse_lab.mse.regime import aggregate_place, gain_shares, measured_baselines, oracle_gain
+from mse_lab.mse.regime import aggregate_place, gain_shares, oracle_gain
 from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase
-from mse_lab.results.analysis import RHO
 from mse_lab.results.finished_run import read_run
-from mse_lab.results.folder import ResultsFolder
 from simulated import with_rewards
 from written_runs import simulate, write_run
 
@@ -50,25 +46,17 @@ def test_the_legend_says_the_run_s_own_ordering(folder):
     assert label == f"tiny/base: vanilla {vanilla:.2f} × oracle"
 
 
-def test_baselines_follow_from_rho_where_it_is_known(folder):
-    run, table = read_run(folder), ResultsFolder(folder).read("prompts.csv")
-    baselines = measured_baselines(run.moments, table[[*RHO]].to_numpy())
-    value, (best, low, high) = table["value"], baselines.T
-    rho = best / (1 - best) * (1 - value) / value
-    np.testing.assert_allclose(rho[1:], table["rho"][1:])
-    assert (low[1:] < best[1:]).all()
-    assert (best[1:] < high[1:]).all()
-    assert best[0] == 0
-    assert math.isnan(low[0])
-
-
 def drawn_lines(figure):
     return [line for line in figure.axes[0].lines if line.get_marker() == "None"]
 
 
-def test_a_cross_lies_on_the_side_of_its_run(folder):
+def test_dots_are_prompts_and_a_cross_lies_on_the_side_of_its_run(folder):
     run = read_run(folder)
     [axes] = compose_phase([run]).axes
+    value, best = axes.collections[-1].get_offsets().data.T
+    np.testing.assert_array_equal(value, run.moments.value)
+    rho = best[1:] / (1 - best[1:]) * (1 - value[1:]) / value[1:]
+    np.testing.assert_allclose(rho, run.prompts["rho"][1:])  # Not known of the first.
     crosses = [line for line in axes.lines if line.get_marker() == "P"]
     [(value, best)] = [line.get_xydata()[0] for line in crosses]
     assert (value, best) == aggregate_place(run.moments)
@@ -82,8 +70,6 @@ def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_pat
     assert (run.moments.binary, binary.moments.binary) == (False, True)
     assert len(drawn_lines(compose_phase([run]))) == 2
     assert len(drawn_lines(compose_phase([binary]))) == 2 + len(CROSSED_SIZES)
-    baselines = measured_baselines(run.moments, np.full((20, 3), math.nan))
-    np.testing.assert_array_equal(baselines[:, 0], run.moments.best_baseline)
 
 
 def test_the_command_draws_beside_the_first_run(folder, pools, capsys):
