@@ -146,7 +146,9 @@ def test_the_screen(advice):
     """At most 36 lines of 80 columns, the verdict first and warnings last, and whole."""
     text = advice_text(advice)
     free = [row._replace(needs=None, typed=None) for row in advice.ladder]
-    assert "\n\n\n" not in advice_text(replace(advice, ladder=tuple(free)))
+    bare = advice_text(replace(advice, ladder=tuple(free)))
+    assert "\n\n\n" not in bare
+    assert "needs" not in bare
     assert len(text.splitlines()) <= 36
     assert plain(text).startswith(f"{advice_headline(advice)} Judged: TRL's defaults")
     given = replace(advice, setting=advice.setting._replace(given=True))

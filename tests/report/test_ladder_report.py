@@ -17,7 +17,6 @@ from mse_lab.report.ladder_report import (
     ladder_part,
     lines_to_type,
     say_what_changes_it,
-    setting_name,
     steps_table,
 )
 from mse_lab.results.finished_run import read_run
@@ -110,18 +109,6 @@ def test_rows_that_are_one_stand_once(advice):
     assert not steps_table(alone).rows
 
 
-@pytest.mark.parametrize(
-    ("alpha", "lam", "name"),
-    [
-        (0.1234, 0.4567, "0.12 + 0.46 m, G = 2"),
-        (0.1234, -0.0041, "0.12 - 0.0041 m, G = 2"),
-        (0.1234, 0.0, "0.12, G = 2"),
-    ],
-)
-def test_a_baseline_is_named_by_its_numbers(alpha, lam, name):
-    assert setting_name({"name": "affine", "alpha": alpha, "lambda": lam}, 2) == name
-
-
 def test_an_unchanged_rate_gives_roots_and_epochs_their_own_costs(advice):
     said = say_what_changes_it(advice)
     assert "near their square roots: 0.90, 0.60, 0.50. Over" in said
@@ -142,15 +129,6 @@ def test_what_cannot_be_typed_says_why(advice):
     typed, why, _ = lines_to_type(replace(advice, ladder=rows))
     assert typed == f"trainer: {trainer.typed}"
     assert why == "best: it takes 2 or more"
-
-
-def test_what_a_baseline_needs_stands_once_below_it(advice):
-    needs = "loss_type=dr_grpo, scale_rewards=none"
-    typed = [row._replace(needs=needs) for row in advice.ladder[2:]]
-    text = advice_text(replace(advice, ladder=(*advice.ladder[:2], *typed)))
-    assert text.count(f"\nThe baseline needs {needs}.\n") == 1
-    none = [row._replace(needs=None) for row in typed]
-    assert "needs" not in advice_text(replace(advice, ladder=(*advice.ladder[:2], *none)))
 
 
 def test_the_steps_that_a_row_saves_are_less_for_a_large_step(advice):

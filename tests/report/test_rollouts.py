@@ -51,9 +51,6 @@ def test_a_screen_has_80_columns_and_markdown_the_same_parts(tmp_path):
     assert all(f"## {part.title}" in markdown for part in rollouts_parts(summary))
 
 
-VERL = [
-    {"input": f"p{n // 4}", "output": f"{n}", "score": n % 2, "step": 1} for n in range(8)
-]
 ONE_A_PROMPT = groups_of([0], [1], [1])
 GRADED = groups_of([0, 0.5, 1], [0.5, 0.5, 0.5])
 # What is written, what is said of it, and what is not.
@@ -68,10 +65,6 @@ SAID = {
         groups_of([0, 1]),
         ["Every group of 2 has rewards that vary.",
          "2 completions of 1 prompt in 1 group, commonly of 2"], [],
-    ),
-    "a step": (
-        VERL,
-        ["A step has 2 prompts x 4 = 8 completions.", "2 prompts of a step 2.0 have"], [],
     ),
     "graded": (
         GRADED, ["prompts always at the least reward", "in the range's 0 to 0.25"],
@@ -88,11 +81,6 @@ SAID = {
     "luck above the spread": (
         groups_of(*[[0, 1]] * 8),
         ["spread of values (sd) under 0.001"], [],
-    ),
-    "what logs cannot tell": (
-        groups_of([0, 1]),
-        ["Which group size has the least gradient error", "= 384 completions",
-         "these logs hold 2."], [],
     ),
     "what was left out": (
         [{"prompt_id": "a", "reward": reward} for reward in (0, 1, None)],
