@@ -58,6 +58,7 @@ IM = "<|im_start|>user\n7<|im_end|>\n<|im_start|>assistant\n"
         (IM, True, ["set prompts.chat = f"]),
         ("<|im_start|>user\n7<|im_end|>\n", False, ["given as they are"]),
         ("[INST] 7 [/INST]", True, ["([INST]); set"]),
+        ("<｜User｜>7", True, ["(<｜User｜>); set"]),
         ([{"role": "user", "content": "7"}], True, []),
         ([{"role": "user", "content": "<start_of_turn>7"}], True, ["(<start_of_t"]),
     ],

@@ -115,13 +115,9 @@ def test_a_chat_template_is_used(file, text, here):
     assert not written(out="refused.yaml", chat=False).prompts.chat
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [IM, "[INST] {} [/INST]", "<start_of_turn>user\n{}<end_of_turn>\n", "<｜User｜>{}"],
-)
-def test_prompts_that_hold_the_templates_tokens_do_not_get_it_again(problem):
+def test_prompts_that_hold_the_templates_tokens_do_not_get_it_again():
     Path("my-model/chat_template.jinja").write_text("x")
-    rows = [{"input": problem.format(f"{n} + 1 ="), "label": str(n + 1)} for n in range(3)]
+    rows = [{"input": IM.format(f"{n} + 1 ="), "label": str(n + 1)} for n in range(3)]
     write_lines(Path("done.jsonl"), rows)
     assert "warning: 3 of 3 prompts hold a chat template's tokens" in said("done.jsonl")
     assert not load_probe(Path("my-model.yaml")).prompts.chat

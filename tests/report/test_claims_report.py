@@ -1,7 +1,5 @@
 """The claims as written: files of a run, one screen, a table that no cell breaks."""
 
-from dataclasses import replace
-
 import pandas as pd
 
 from claimed_runs import draw
@@ -28,14 +26,6 @@ def test_the_file_of_a_run(tmp_path, carry_out):
     order = table.set_index("statement").loc[ORDER.name]
     assert "of one model" in order["sentence"]
     assert table[["says", "sentence"]].notna().all(axis=None)
-
-
-def test_what_is_undecided_says_why_over_several_lines():
-    claim, *_ = judge_runs([draw("quiet", sizes=(4, 8))])
-    sentence = f"{'Because of this, ' * 12}and take more prompts."
-    text = claims_screen([replace(claim, verdict="undecided", sentence=sentence)])
-    assert sentence in " ".join(text.split())
-    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_several_runs_on_one_screen():
