@@ -68,11 +68,6 @@ def advice(known):
             "5% of the steps at 1,024 completions each.",
         ),
         (
-            {"baseline": SetBaseline(0.1234, -0.2)},
-            "Set num_generations = 4 and the baseline 0.12 - 0.2 m: it saves 28% of the "
-            "completions for the same error, 9% of the steps at 1,024 completions each.",
-        ),
-        (
             {"completions_per_step": 1024, "steps_saved": STEPS._replace(value=math.nan)},
             "Set num_generations = 4: it needs fewer steps at your 1,024 completions each, "
             "how many is not known.",

@@ -55,11 +55,6 @@ ONE_A_PROMPT = groups_of([0], [1], [1])
 GRADED = groups_of([0, 0.5, 1], [0.5, 0.5, 0.5])
 # What is written, what is said of it, and what is not.
 SAID = {
-    "the answer": (
-        groups_of([0, 0], [1, 1], [0, 1], [0, 0]),
-        ["of the groups have zero variance: 50% all wrong, 25% all right",
-         "They took 6 of 8 completions, and give no gradient."], [],
-    ),
     "a share of these": (groups_of([1, 1], [0, 1]), ["50% of the groups have zero"], []),
     "all is well": (
         groups_of([0, 1]),
