@@ -1,7 +1,7 @@
 """Formatting: numbers with the digits that their intervals allow, and aligned tables."""
 
 import re
-from math import inf, nan
+from math import inf, isnan, nan
 
 import pytest
 from hypothesis import given
@@ -77,17 +77,12 @@ ENDS = st.one_of(SIZES, st.just(nan), st.just(inf), st.just(0.0))
 @given(SIZES, ENDS, ENDS)
 def test_no_share_or_multiple_is_a_number_that_is_none(value, one, other):
     """No power of ten, at most five digits, no interval of a factor above 100."""
-    low, high = (
-        (value, value)
-        if one != one or other != other
-        else (min(value, one, other), max(value, one, other))
-    )
-    if one != one or other != other:
-        low = high = nan
+    ends = (value, one, other)
+    low, high = (nan, nan) if any(map(isnan, ends)) else (min(ends), max(ends))
     for write in (percent, times):
         text = write((value, low, high))
         assert not re.search(r"\de[+-]?\d|[1-9]\.\d{5}|\.0*[1-9]\d{4}|nan", text), text
-        assert not (low != low and "(" in text), text
+        assert not (isnan(low) and "(" in text), text
         if " to " in text and low > 0:
             assert high / low <= 101 or (write is percent and value * 101 >= high), text
     assert not re.search(r"\de[+-]?\d", share(value) + duration(value)), value

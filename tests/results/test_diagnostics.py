@@ -135,22 +135,14 @@ def test_diagnostics_of_a_run(project):
     assert any("were cut" in one for one in said) == (found["truncated"] > 0.5)
 
 
-# On the screen of a run.
-
-
-def test_rewards_and_completions():
+def test_completions_in_words():
+    """Graded rewards have no accuracy; the proxy is said where it is known."""
     rewards, completions = describe_completions(HEALTHY)
     assert "accuracy 0.400, V = 0 on 10% and V = 1 on 5% of 60 prompts" in rewards
     assert "2% truncated, 30% distinct; ended by <end> 98%" in completions
-
-
-def test_the_proxy_is_said_where_it_is_known():
     known = replace(HEALTHY, proxy=Proxy(within=0.912, overall=0.7))
     assert describe_completions(known)[2:] == [
         "logits norm for ||W||^2: correlation 0.91 within prompts, 0.70 in all"
     ]
-
-
-def test_graded_rewards_have_no_accuracy():
     graded = replace(HEALTHY, accuracy=None, never_right=None, always_right=None)
     assert describe_completions(graded)[0].startswith("rewards: mean reward 0.400, all ")
