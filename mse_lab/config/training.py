@@ -190,22 +190,14 @@ def _refuse_values(setting: Setting) -> None:
         elif isinstance(value, str) and "${" in value:
             fault = "a reference; give the file with values, which the trainer saves"
         elif takes and value not in takes:
-            known = [one for one in takes if isinstance(one, str)]
-            fault = f"{trainer.title} takes no such; {nearest(str(value).lower(), known)}"
+            hint = nearest(str(value).lower(), [*map(str, takes)])
+            fault = f"{trainer.title} takes no such; {hint}"
         elif isinstance(value, str) and setting.weights is None:
             known, low = trainer.values_of(name), value.lower()
             if value not in known and any(is_misspelt(low, one) for one in known):
                 fault = f"{nearest(low, known)}; give --estimator if it is your own"
         if fault:
             raise setting.refuse(f"{name} = {shown(value)}: {fault}")
-
-
-def _refuse_size(setting: Setting) -> None:
-    """Refuse a group that the trainer does not take."""
-    trainer, size = setting.table, setting.group_size
-    if size < trainer.least and setting.weights is None:
-        fault = f"{trainer.title} takes {trainer.least} or more"
-        raise setting.refuse(f"{trainer.size} = {size}: {fault}")
 
 
 def _settle(setting: Setting) -> Setting:
@@ -225,8 +217,11 @@ def _settle(setting: Setting) -> Setting:
 
 
 def _refuse_batch(setting: Setting) -> None:
-    """Refuse a batch that the trainer would refuse, or that takes groups apart."""
+    """Refuse a group or batch that the trainer would refuse, or that takes groups apart."""
     trainer, batch, size = setting.table, setting.table.batch, setting.group_size
+    if size < trainer.least and setting.weights is None:
+        fault = f"{trainer.title} takes {trainer.least} or more"
+        raise setting.refuse(f"{trainer.size} = {size}: {fault}")
     if setting.told_twice:
         both = setting.say(setting.told_twice)
         raise setting.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
@@ -312,12 +307,10 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     trainer = TRAINERS[name := class_of([*read, *extra], training.trainer, where)]
     refuse_other([*read, *extra], trainer, where)
     typed = read_typed(extra, trainer)
-    whole = read | typed
+    whole = (read or trainer.assumed) | typed
     refuse_without_size(whole, trainer, where)
     if not trainer.estimators and training.estimator is None:
         raise InputError(f"{where}: of {trainer.title} no estimator; give --estimator")
-    if not read:
-        whole = trainer.assumed | whole
     setting = Setting(
         trainer=name,
         values={key: one for key, one in whole.items() if key in trainer.settings},
@@ -330,8 +323,8 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     )
     if training.config is not None or trainer.file in read:
         setting = _settle(setting)
-    for refuse in (_refuse_values, _refuse_size, _refuse_batch):
-        refuse(setting)
+    _refuse_values(setting)
+    _refuse_batch(setting)
     return setting
 
 

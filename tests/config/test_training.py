@@ -268,6 +268,7 @@ REFUSED = [
     ("rloo", "x.yaml", "{num_generations: 4, scale_rewards: none}", "of TRL; give --t"),
     ("trl", "x.yaml", "loss_type: drgrpo", "'drgrpo': TRL takes no such; did you mean dr"),
     ("trl", "x.yaml", "scale_rewards: std", "scale_rewards = 'std': TRL takes no such"),
+    ("trl", "x.yaml", "{num_generations: 4, auto_find_batch_size: true}", "known: False"),
     ("trl", "x.yaml", "{num_generations: 4, generation_batch_size: 32, "
      "per_device_train_batch_size: 8, steps_per_generation: 3}", "= 3: they disagree (per"),
     ("trl", "x.yaml", "{beta: 0.1, num_processes: 2, generation_batch_size: 8, "
