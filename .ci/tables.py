@@ -207,7 +207,6 @@ def counts_of_verdicts() -> Iterable[Row]:
         "change": "change",
         "changed for the worse": "wrong_change",
         "to one 5% beyond the best": "wrong_size",
-        "kept, not excused": "beyond_doubt",
     }
     for words, rows in by_truth(read("stopping/verdicts.csv")).items():
         counts = {head: count_runs(rows, column) for head, column in columns.items()}
