@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
-from trl import RLOOTrainer
+from trl import GRPOTrainer, RLOOTrainer
 
 from models import a_part
 from mse_lab.answers.advice import make_advice
 from mse_lab.errors import InputError
-from mse_lab.trl import MSECallback
-from mse_lab.trl.callback import log_numbers
+from mse_lab.trl import MSECallback, with_baseline
+from mse_lab.trl.callback import log_numbers, replaced_in
 from torchrun_starts import ROOT, torchrun
 from trl_training import (
     BASE,
@@ -286,6 +286,22 @@ def test_rloos_own_kl_term_and_other_reward_functions_are_named(tmp_path, traine
     assert "beta = 0.05" in line
     assert line.endswith(said)
     assert bool(said) == ("reward_funcs" in line)
+
+
+def test_what_a_users_code_replaces_is_named(tmp_path):
+    """Completions of a `rollout_func` are not those that are measured."""
+
+    class Mine(GRPOTrainer):
+        pass
+
+    callback = MSECallback(ROWS, right, budget=BUDGET)
+    _, screen = train(tmp_path, [callback], right, made=Mine, max_steps=1)
+    assert "learning_rate = 0.001, Mine (judged as TRL's own)" in screen
+    for made, named in ((GRPOTrainer, []), (with_baseline(GRPOTrainer, alpha=0.1), [])):
+        trainer = made.__new__(made)
+        assert replaced_in(trainer) == named
+        trainer.tools, trainer.rollout_func = [], print
+        assert replaced_in(trainer) == ["rollout_func", *named]
 
 
 def test_mixed_precision_is_left_out_and_comes_back():

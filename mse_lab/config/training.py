@@ -120,7 +120,10 @@ class Setting:
             return None
         named = {"name": entry} if isinstance(entry, str) else entry
         lengths = (kinds[self.value(name)] for name, kinds in self.table.length.items())
-        length = next(lengths, None)
+        if (length := next(lengths, None)) == "micro-batch":
+            kinds = {1: "sequence", self.counts.step: "token-batch"}
+            if (length := kinds.get(self.whole(self.table.batch.unit[0]))) is None:
+                return None
         return entry if length is None else {"length": length, **named}
 
     @property
@@ -326,19 +329,6 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     _refuse_values(setting)
     _refuse_batch(setting)
     return setting
-
-
-def interpret(values: Mapping[str, Any], estimator: EstimatorEntry | None) -> Setting:
-    """Say what the arguments of a live trainer of TRL's amount to.
-
-    What a probe has, too, is left out: the live policy is the one that is measured. An
-    `estimator` stands for the trainer's own weights.
-    """
-    rows = TRAINERS[name := class_of(values, "trl", "training")].settings
-    known = {
-        key: one for key, one in values.items() if key in rows and rows[key].probe is None
-    }
-    return find_setting(Training(trainer=name, estimator=estimator, **known))
 
 
 def read_training(values: Mapping[str, Any] | None) -> Setting:
