@@ -251,6 +251,7 @@ def test_what_a_frame_calls_missing_is(missing):
     [
         ("a.json", '\n[{"problem": 1}]', "a JSON array"),
         ("a.tsv", "a\tb", "a table with tabs"),
+        ("a.jsonl.gz", "", "packed"),
     ],
 )
 def test_other_files_are_told_from_lines(tmp_path, name, text, words):
@@ -259,13 +260,20 @@ def test_other_files_are_told_from_lines(tmp_path, name, text, words):
         load(source=str(tmp_path / name))
 
 
+@pytest.mark.parametrize(("mark", "said"), [(";", "';'"), ("\t", r"'.t'")])
+def test_a_table_of_another_separator_is_told(tmp_path, mark, said):
+    (tmp_path / "a.csv").write_text(f"problem{mark}answer\n1 + 1{mark}2\n")
+    with pytest.raises(InputError, match=f"columns are separated by {said}, not commas"):
+        load(source=str(tmp_path / "a.csv"))
+
+
 @pytest.mark.parametrize(
     ("problem", "changes", "words"),
     [
         (CHAT, {}, "prompt-0000 is a chat: set prompts.chat = true"),
         (CHAT, {"chat": True, "template": "plain"}, "and prompts.template = none"),
-        ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a content"),
-        (["1 + 1"], {"chat": True}, "a role and a content"),
+        ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a text"),
+        (["1 + 1"], {"chat": True}, "a role and a text"),
         ({"text": "1 + 1"}, {}, "give a text, or a list of messages"),
     ],
 )
