@@ -86,7 +86,7 @@ def _find_fields(row: Row, wanted: Wanted, *, answered: bool) -> Fields:
             )
         if present[:2] == ["instruction", "input"] and values["input"]:  # Alpaca's.
             raise InputError(
-                f"{row.where}: a problem of instruction and input; join them in a column, or "
+                f"{row.where}: instruction and input hold a problem; join them, or "
                 "name one by --problem"
             )
         if present:

@@ -266,7 +266,7 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     ("row", "line"),
     [
         ({"question": "1 + 1", "answer": None}, "line 1: answer is missing or empty"),
-        ({"instruction": "Add", "input": "1 + 1", "output": 2}, "of instruction and input"),
+        ({"instruction": "Add", "input": "1 + 1", "output": 2}, "instruction and input hold a problem"),
     ],
 )
 def test_what_a_first_row_lacks_or_has_twice(row, line):
