@@ -4,7 +4,6 @@ import json
 import platform
 import shutil
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -93,12 +92,7 @@ def test_a_folder_that_vanishes_under_way(
     command, write_probe, tmp_path, monkeypatch, refused
 ):
     """One line, and nothing of it that the same command would refuse."""
-    own = "len(text) % 2"
-    (tmp_path / "theirs.py").write_text(f"def reward(text, row):\n    return {own}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("theirs", None)
-    path = write_probe(reward="theirs:reward")
-    words = [command, path, "--out", tmp_path / "out"]
+    words = [command, write_probe(), "--out", tmp_path / "out"]
     save = loop.save_shard
 
     def vanish(*given):

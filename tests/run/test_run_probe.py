@@ -78,16 +78,13 @@ def test_files_of_a_result(finished):
     assert {"name", "figure", "bound", "ok"} <= set(checks["checks"][0])
 
 
-def test_a_finished_run_is_left_as_it_is(write_probe, tmp_path):
-    probe, out = load_probe(write_probe()), tmp_path / "out"
-    spec = prepare("small", probe, out, tmp_path)
-    assert not execute_run(spec).finished_before
-    assert execute_run(spec).finished_before
-    # As another start would find it that had begun to load the model before.
-    start = measuring(load(spec), PromptMeasurement, fresh=False)
+def test_what_another_start_has_finished_meanwhile_is_refused(finished):
+    """As this one would find it that had begun to load the model before."""
+    folder, probe, root = finished
+    subject = load(prepare("probe", probe, folder, root))
+    start = measuring(subject, PromptMeasurement, fresh=False)
     with pytest.raises(InputError, match="another start has finished it meanwhile"):
         start.__enter__()
-    assert not execute_run(spec, fresh=True).finished_before
 
 
 def test_committed_tables_keep_their_identity(write_probe, tmp_path):

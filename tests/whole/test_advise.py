@@ -1,14 +1,12 @@
 """`mse-lab advise` of checkpoints, a line each; of completions that it did not draw."""
 
 import json
-import warnings
 
 import pytest
-import transformers
 
 import run_mse
 from log_makers import write_lines
-from models import write_checkpoint
+from models import write_adapter, write_checkpoint
 
 
 def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused):
@@ -28,12 +26,7 @@ def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused
 def saved(tmp_path, checkpoint):
     """What a trainer saved after 2 steps, as a whole model, and after 10, as an adapter."""
     write_checkpoint(tmp_path / "out/checkpoint-2", seed=2)
-    peft = pytest.importorskip("peft", reason="adapters need the extra lora")
-    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint)
-    settings = {"target_modules": "all-linear", "init_lora_weights": False}
-    with warnings.catch_warnings(action="ignore"):
-        adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, **settings))
-        adapted.save_pretrained(tmp_path / "out/checkpoint-10")
+    write_adapter(checkpoint, tmp_path / "out/checkpoint-10")
     return tmp_path / "out/checkpoint-*"
 
 
