@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 import mse_lab
 import run_mse
@@ -46,31 +47,18 @@ def result(parts):
 
 
 def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
-    """Which is gone on with, found when it is done, and not taken for another model's."""
-    out, measured, stop = tmp_path / "step-100", [], {2}
-    measure_prompt = run_probe.measure_prompt
-
-    def noted(bench, index):
-        if index in stop:
-            raise KeyboardInterrupt
-        measured.append(index)
-        return measure_prompt(bench, index)
+    """Which is found when it is done, and not taken for another model's."""
+    out = tmp_path / "step-100"
 
     def reward(text, prompt):
         return float(text.strip() == "2")
 
-    monkeypatch.setattr(run_probe, "measure_prompt", noted)
-    with pytest.raises(KeyboardInterrupt):
-        measure(parts, reward=reward, out=out)
-    stop.clear()
-    measured.clear()
     found = measure(parts, reward=reward, out=str(out))
-    assert measured == [2]
     written = {path.name for path in (project / "results/small").iterdir()}
     assert {path.name for path in out.iterdir()} == written
-    measured.clear()
-    again = measure(parts, reward=reward, out=out)
-    assert not measured
+    with monkeypatch.context() as patched:
+        patched.setattr(run_probe, "measure_prompt", None)
+        again = measure(parts, reward=reward, out=out)
     assert again.mse.equals(found.mse)
     assert again.warnings == found.warnings
     assert run_mse.main(["claims", str(out)]) == 0
@@ -120,18 +108,8 @@ def _freeze(model, tokenizer):
 
 def _begin_with_a_token(model, tokenizer):
     """The tokenizer puts its first token before each prompt."""
-    honest = tokenizer.__class__.__call__
-
-    class Beginning(tokenizer.__class__):
-        def __call__(self, *given, **options):
-            found = honest(self, *given, **options)
-            nested = isinstance(found["input_ids"][0], list)
-            rows = found["input_ids"] if nested else [found["input_ids"]]
-            for row in rows:
-                row.insert(0, 1)
-            return found
-
-    tokenizer.__class__ = Beginning
+    begun = TemplateProcessing(single="1 $A", special_tokens=[("1", 1)])
+    tokenizer.backend_tokenizer.post_processor = begun
 
 
 def _scale_adapter(model, tokenizer):

@@ -1,25 +1,11 @@
-"""`mse-lab advise` of checkpoints, a line each; of completions that it did not draw."""
+"""`mse-lab advise` of checkpoints, a line each."""
 
 import json
 
 import pytest
 
 import run_mse
-from log_makers import write_lines
 from models import write_adapter, write_checkpoint
-
-
-def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused):
-    lines = [
-        {"prompt": f"p{at}", "pool": pool, "text": "1", "reward": 1.0}
-        for at in range(50)
-        for pool, size in (("reference", 64), ("replicate", 32))
-        for _ in range(size)
-    ]
-    drawn = write_lines(tmp_path / "drawn.jsonl", lines)
-    given = "--set", f"completions={drawn}"
-    said = refused("advise", fifty, *given, "--out", tmp_path / "out")
-    assert "an advice draws its own; measure these with python run_mse.py run" in said
 
 
 @pytest.fixture
