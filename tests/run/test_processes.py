@@ -24,10 +24,7 @@ from torchrun_starts import ROOT
 
 
 def test_one_process_joins_nothing(write_probe, tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("one process needs no group")
-
-    monkeypatch.setattr(distributed, "init_process_group", refuse)
+    monkeypatch.setattr(distributed, "init_process_group", None)
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     assert not started_by_torchrun()
     assert run_mse.main(["run", str(write_probe()), "--out", str(tmp_path / "out")]) == 0
