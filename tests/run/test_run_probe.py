@@ -1,7 +1,5 @@
 """Runs, end to end, against a policy whose every completion is enumerated."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,9 +71,6 @@ def test_files_of_a_result(finished):
     )
     text = (folder / "completions.jsonl").read_text(encoding="utf-8")
     assert text.count("\n") == 3 * (2048 + 1200)
-    checks = json.loads((folder / "checks.json").read_text())
-    assert checks["ok"]
-    assert {"name", "figure", "bound", "ok"} <= set(checks["checks"][0])
 
 
 def test_what_another_start_has_finished_meanwhile_is_refused(finished):
