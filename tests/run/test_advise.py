@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from changed_subjects import changed
+from log_makers import write_lines
 from mse_lab.config.training import DEFAULT
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.reward_functions import UserReward
@@ -138,8 +139,7 @@ def test_copies_of_a_prompt_are_one(measure, probe, tmp_path, capsys):
         for copy in range(7)
         for row in rows
     ]
-    other = rows[0] | {"id": "other", "answer": 77}
-    source.write_text("\n".join(json.dumps(row) for row in [*copies, other]))
+    write_lines(source, [*copies, rows[0] | {"id": "other", "answer": 77}])
     found = measure(lambda table: Said(True, ""))
     assert (len(found.prompts), len(found.order)) == (6, 6)
     assert found.warnings[-1].startswith("30 of 36 prompts have the text and answer of")
