@@ -15,6 +15,7 @@ from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.scoring_plan import missing_rule
 from plain_scores import (
     PROMPT,
     assert_scores,
@@ -119,24 +120,24 @@ SAVED = {
     "untied head": ("llama", {"modules_to_save": ["embed_tokens", "lm_head"]}),
     "norm saved": ("gpt2", {"modules_to_save": ["norm"]}),
     "beside the head": ("qwen2", {"target_modules": ["q_proj", "lm_head"]}),
-    # What has no rule is differentiated a completion at a time.
+}
+# What has no rule is differentiated a completion at a time.
+WITHOUT_RULE = {
     "DoRA": ("qwen2", {"use_dora": True}),
     "embedding": ("llama", {"target_modules": ["q_proj", "embed_tokens"]}),
     "tokens": ("llama", {"trainable_token_indices": [3, 4]}),
-    "parameters": (
-        "llama",
-        {"target_modules": [], "target_parameters": ["q_proj.weight"]},
-    ),
+    "parameters": ("llama", {"target_modules": [], "target_parameters": ["q_proj.weight"]}),
 }
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED | WITHOUT_RULE)
 def test_scores_of_a_saved_adapter_equal_autograd(bases, tmp_path, name):
-    architecture, settings = SAVED[name]
+    architecture, settings = (SAVED | WITHOUT_RULE)[name]
     expected = save_adapter(bases[architecture], tmp_path, **settings)
     policy = load(bases[architecture], tmp_path)
     found = policy.model(torch.tensor([PROMPT])).logits
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    assert (missing_rule(policy) is None) == (name in SAVED)
     check_scores(policy, 1e-12)
     for parameter in policy.parameters.values():
         parameter.data.zero_()

@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-import torch
 from torch import nn
 
 from enumerated import as_completions
@@ -18,18 +17,17 @@ from foreign_modules import (
     bypass,
     in_place,
     linear,
+    made,
     plus_one,
     policy_with,
     tanh,
 )
-from models import random_policy, write_adapter, write_checkpoint
-from mse_lab.config.probe_files import parse_probe
+from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.policy.policy import load_policy, select_parameters
+from mse_lab.policy.policy import select_parameters
 from mse_lab.scores import recorder
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
 from mse_lab.scores.layer_rules import RULES
-from mse_lab.scores.module_hooks import Call
 from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan, missing_rule
 from plain_scores import PROMPT, random_reference
@@ -92,21 +90,6 @@ def test_the_plan_of_a_model(name):
     assert len(set(named)) == (1 if "tied" in name else 2)
 
 
-def test_an_adapters_matrices_answer_alone(tmp_path):
-    base = write_checkpoint(tmp_path / "base")
-    adapter = write_adapter(base, tmp_path / "adapter")
-    model = {"path": str(base), "adapter": str(adapter), "device": "cpu"}
-    values = {"model": model, "prompts": {"source": "prompts.jsonl"}}
-    policy = load_policy(parse_probe(values, "probe"), tmp_path)
-    inside = [*(f"self_attn.{one}" for one in "qkvo"), *("mlp.gate", "mlp.up", "mlp.down")]
-    assert rows_of(policy) == [
-        (f"model.layers.{layer}.{one}_proj.lora_{side}.default", "weight", LINEAR)
-        for layer in (0, 1)
-        for one in inside
-        for side in "AB"
-    ]
-
-
 def watched():
     """A layer whose hook and other forward change nothing."""
     module = linear()
@@ -121,7 +104,6 @@ def watched():
         (MODULES["rms norm"], NORM),
         (plus_one, NORM),
         (MODULES["layer norm"], NORM),
-        (linear, LINEAR),
         (watched, LINEAR),
     ],
 )
@@ -160,19 +142,20 @@ def test_factors_are_small(monkeypatch):
     assert seen["model.embed_tokens.weight"] is RowSums
 
 
-class Sometimes(nn.Module):
-    """Multiplies by a parameter only where a sequence is longer than the calibration's."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = linear()
-
-    def forward(self, x):
-        return self.inner(x) if x.shape[1] > 20 else x
+@made(inner=linear)
+def used_later(self, x):
+    """Multiplies only where a sequence is longer than the calibration's."""
+    return self.inner(x) if x.shape[1] > 20 else x
 
 
-def scored(policy):
-    score_block(policy, PROMPT * 3, SOME, random_reference(policy))
+@made(inner=linear)
+def changed_later(self, x):
+    """Writes over the input of a linear layer where a sequence is longer."""
+    x = x.sin()
+    y = self.inner(x)
+    if x.shape[1] > 20:
+        x *= 2
+    return x + y
 
 
 ROWS, OTHER = "does not give one row for each", "it is no linear map, lookup or norm with"
@@ -208,25 +191,16 @@ def test_what_has_no_rule_says_why(name):
     assert reason in missing_rule(policy_with(module, where))
 
 
-def test_what_is_not_met_in_the_calibration_is_refused():
-    """And autograd's own error is, as where the parameters are trained."""
-    with pytest.raises(InputError, match="the calibration pass did not use it"):
-        scored(policy_with(Sometimes))
-    with pytest.raises(InputError, match="modified by an inplace operation"):
-        scored(policy_with(in_place))
-
-
-def call_of(x):
-    module = nn.Linear(5, 2)
-    own = {"weight": "weight", "bias": "bias"}
-    return Call("", module, own, (x,), {}, module(x), rows=3, tokens=4)
-
-
-def test_a_call_knows_whose_rows_are_whose():
-    assert call_of(torch.randn(1, 4, 5)).common
-    assert not call_of(torch.randn(12, 5)).attributed
-    x = torch.randn(3, 4, 5)
-    call = call_of(x)
-    assert (call.attributed, call.common, call.changed) == (True, False, False)
-    x += 1
-    assert call.changed
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (used_later, "the calibration pass did not use it"),
+        (changed_later, "its input is changed after the call"),
+        # Autograd's own error, as where the parameters are trained.
+        (in_place, "modified by an inplace operation"),
+    ],
+)
+def test_what_is_not_met_in_the_calibration_is_refused(module, reason):
+    policy = policy_with(module)
+    with pytest.raises(InputError, match=reason):
+        score_block(policy, PROMPT * 3, SOME, random_reference(policy))
