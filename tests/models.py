@@ -160,7 +160,7 @@ def draw(policy, prompt, uniforms_NT, prompt_id, *, max_batch=None):
     return sampling.draw_together(policy, *given, max_batch=max_batch)[0]
 
 
-def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> Path:
+def write_checkpoint(folder: Path, seed=0) -> Path:
     """Write a checkpoint of four tokens (`<end>`, 1, 2, 3), small enough to enumerate."""
     words = {"<end>": 0, "1": 1, "2": 2, "3": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<end>"))
@@ -176,7 +176,7 @@ def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> P
         "eos_token_id": 0,
         "pad_token_id": None,
     }
-    model = random_model(architecture, vocabulary=4, **(sizes | options))
+    model = random_model("qwen2", vocabulary=4, **sizes)
     randomise(model, seed)
     model.save_pretrained(folder)
     return folder

@@ -55,18 +55,17 @@ def policy_of(module):
     return policy
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (
-            lambda: policy_of(Once),
-            "model.layers.0.mlp (Once) has no rule: it is no linear map",
-        ),
-        # It multiplies in place what a lookup gives.
-        (lambda: random_policy("ctrl"), "in-place"),
-    ],
-    ids=["a module", "a model that bears no hooks"],
-)
+WITHOUT_RULE = {
+    "a module": (
+        lambda: policy_of(Once),
+        "model.layers.0.mlp (Once) has no rule: it is no linear map",
+    ),
+    # It multiplies in place what a lookup gives.
+    "a model that bears no hooks": (lambda: random_policy("ctrl"), "in-place"),
+}
+
+
+@pytest.mark.parametrize(("make", "why"), WITHOUT_RULE.values(), ids=WITHOUT_RULE)
 def test_what_has_no_rule_is_scored_all_the_same(make, why):
     """Also completions that repeat."""
     policy = make()

@@ -8,7 +8,6 @@ from torch import nn
 from enumerated import as_completions
 from foreign_modules import (
     MODULES,
-    Scaled,
     ScaledTable,
     UnpaddedTable,
     adds_in_place,
@@ -20,6 +19,7 @@ from foreign_modules import (
     made,
     plus_one,
     policy_with,
+    scaled,
     tanh,
 )
 from models import random_policy
@@ -174,7 +174,7 @@ class Positions(ScaledTable):
 NO_RULE = {
     "used without a call": (bypass, "it is not called"),
     "experts": (lambda: random_policy("qwen3_moe").model.model.layers[0].mlp, ROWS),
-    "a subclass": (Scaled, OTHER),
+    "a subclass": (scaled, OTHER),
     "a hook": (MODULES["linear with a hook"], OTHER),
     "another forward": (MODULES["linear with another forward"], OTHER),
     "neither product nor lookup": (tanh, OTHER),

@@ -31,13 +31,14 @@ def sketch(name, vector, seed):
     return kept.vector
 
 
-def products(u, v):
-    """<sketch(u), sketch(v)> for many hashes, in units of ||u|| ||v||."""
+def products(u, v, fold=lambda vector: vector):
+    """<sketch(u), sketch(v)> for many hashes, in units of ||u|| ||v||; and the truth."""
     scale = float(u.norm() * v.norm())
-    return np.array(
-        [sketch("a", u, seed) @ sketch("a", v, seed) / scale for seed in range(SEEDS)],
-        dtype=np.float64,
-    )
+    found = [
+        fold(sketch("a", u, seed)) @ fold(sketch("a", v, seed)) / scale
+        for seed in range(SEEDS)
+    ]
+    return np.array(found, dtype=np.float64), float(u @ v) / scale
 
 
 @pytest.mark.parametrize("other", ["itself", "another"])
@@ -47,8 +48,7 @@ def test_products_of_sketches(name, other):
     generator = torch.Generator().manual_seed(0)
     u = VECTORS[name](generator)
     v = u if other == "itself" else normal(generator)
-    found = products(u, v)
-    truth = float(u @ v / (u.norm() * v.norm()))
+    found, truth = products(u, v)
     squares = (found - truth) ** 2
     assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS) + 1e-6
     assert squares.mean() <= 4 / K + 4 * squares.std() / np.sqrt(SEEDS)
@@ -61,14 +61,7 @@ def test_products_of_folded_sketches(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     u, v = VECTORS["normal"](generator), normal(generator)
     for one, other in ((u, u), (u, v), (v[:K].repeat(16)[:1000], u)):
-        found = np.array(
-            [
-                one_pool.fold(sketch("a", one, seed))
-                @ one_pool.fold(sketch("a", other, seed))
-                for seed in range(SEEDS)
-            ]
-        ) / float(one.norm() * other.norm())
-        truth = float(one @ other / (one.norm() * other.norm()))
+        found, truth = products(one, other, one_pool.fold)
         squares = (found - truth) ** 2
         noise = 4 * squares.std() / np.sqrt(SEEDS)
         assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS)
