@@ -245,33 +245,31 @@ def test_without_peft_one_line_says_what_to_install(base, monkeypatch):
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SPOILT = {
-    "activated": ({}, config(CONFIG, alora_invocation_tokens=[1, 2]),
+    "activated": (config(CONFIG, alora_invocation_tokens=[1, 2]),
                   "a LORA adapter that does not work by its layers alone; give one"),
-    "kind": ({}, config(CONFIG, peft_type="PREFIX_TUNING"),
+    "kind": (config(CONFIG, peft_type="PREFIX_TUNING"),
              "a PREFIX_TUNING adapter; give a LoRA"),
-    "unknown kind": ({}, config(CONFIG, peft_type="NEW"), "cannot be loaded"),
-    "other modules": ({}, config(CONFIG, target_modules=["c_attn"]),
+    "unknown kind": (config(CONFIG, peft_type="NEW"), "cannot be loaded"),
+    "other modules": (config(CONFIG, target_modules=["c_attn"]),
                       "cannot be loaded: .*c_attn.*whole adapter of model.path"),
-    "fewer modules": ({}, config(CONFIG, target_modules=["q_proj"]),
+    "fewer modules": (config(CONFIG, target_modules=["q_proj"]),
                       "0 of its weights are missing and 24 do not belong to model.path"),
-    "more modules": ({}, config(CONFIG, target_modules=["q_proj", "lm_head"]),
+    "more modules": (config(CONFIG, target_modules=["q_proj", "lm_head"]),
                      "2 of its weights are missing and 24"),
-    "other rank": ({}, config(CONFIG, r=3), "cannot be loaded: .*size mismatch"),
-    "no weights": ({}, remove(WEIGHTS), f"no {WEIGHTS} in it"),
-    "no configuration": ({}, remove(CONFIG), f"no {CONFIG} in it"),
-    "broken": ({}, write(CONFIG, b"{"), f"{CONFIG} cannot be loaded: Expecting"),
-    "cut": ({}, write(WEIGHTS, b"x" * 20), "the adapter cannot .*header too large"),
-    "pickle": ({}, become_a_pickle(WEIGHTS, "adapter_model.bin"),
+    "other rank": (config(CONFIG, r=3), "cannot be loaded: .*size mismatch"),
+    "no weights": (remove(WEIGHTS), f"no {WEIGHTS} in it"),
+    "no configuration": (remove(CONFIG), f"no {CONFIG} in it"),
+    "broken": (write(CONFIG, b"{"), f"{CONFIG} cannot be loaded: Expecting"),
+    "cut": (write(WEIGHTS, b"x" * 20), "the adapter cannot .*header too large"),
+    "pickle": (become_a_pickle(WEIGHTS, "adapter_model.bin"),
                "a file of weights is damaged, or holds more than"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SPOILT)
-def test_an_adapter_that_cannot_be_measured_is_one_line(base, tmp_path, name):
-    settings, spoil, line = SPOILT[name]
-    save_adapter(base, tmp_path, **settings)
-    if spoil is not None:
-        spoil(tmp_path)
+@pytest.mark.parametrize(("spoil", "line"), SPOILT.values(), ids=SPOILT)
+def test_an_adapter_that_cannot_be_measured_is_one_line(base, tmp_path, spoil, line):
+    save_adapter(base, tmp_path)
+    spoil(tmp_path)
     with pytest.raises(InputError, match=line) as refused:
         load(base, tmp_path)
     assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")

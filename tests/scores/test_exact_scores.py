@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import transformers
 
 from enumerated import as_completions
 from foreign_modules import (
@@ -56,19 +57,15 @@ ROUNDED = {
     "mamba2",
     "recurrent_gemma",
 }
-TIED = {
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "gpt2",
-    "smollm3",
-    "cohere2",
-    "granite",
-    "opt",
-    "openai-gpt",
-}
+
+
+def as_published(architecture):
+    """Whether its head and its embedding are one matrix."""
+    return transformers.AutoConfig.for_model(architecture).tie_word_embeddings
+
+
 # Each as it is published, and some of them the other way.
-MODELS = {name: (name, name in TIED) for name in ARCHITECTURES} | {
+MODELS = {name: (name, as_published(name)) for name in ARCHITECTURES} | {
     "qwen2, tied": ("qwen2", True),
     "gpt2, untied": ("gpt2", False),
 }
