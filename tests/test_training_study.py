@@ -1,5 +1,6 @@
 """The study of trainings: TRL's steps are Algorithm 1's, runs resume, the law is judged."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 import yaml
 from trl import GRPOTrainer
 
+from enumerated import as_completions
 from log_makers import write_lines
 from models import draw
 from mse_lab.data.prompts import load_prompts
@@ -18,7 +20,7 @@ from mse_lab.estimators import find_estimator
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.trl.baseline import Baseline
-from plain_scores import autograd_scores
+from plain_scores import autograd_scores, plain_scores
 from probes.studies import training
 from probes.studies.along import Along, Watch
 from probes.studies.training_design import (
@@ -205,21 +207,16 @@ def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
 
 
 def test_the_exact_chance_of_an_answer_is_that_of_its_tokens(settings_of):
-    """Against the policy's own next-token law, a prompt and a token at a time."""
-    policy = Task(settings_of()).policy
+    """At temperature 1, a prompt at a time."""
+    policy = replace(Task(settings_of()).policy, temperature=1.0)
     prompts, ends = [[1, 2, 3], [1, 2], [1, 2, 2, 3]], [[2, 1], [3], [1, 1, 0]]
-    chances = []
-    for prompt, end in zip(prompts, ends, strict=True):
-        read, chance = [*prompt], 0.0
-        for token in end:
-            with torch.no_grad():
-                logits = policy.model(torch.tensor([read])).logits[0, -1]
-            chance += float(logits.log_softmax(-1)[token])
-            read.append(token)
-        chances.append(np.exp(chance))
+    log_probs = [
+        plain_scores(policy, as_completions([end]), prompt)[1]
+        for prompt, end in zip(prompts, ends, strict=True)
+    ]
     with torch.no_grad():
         found = mean_chance(policy.model, prompts, ends)
-    assert found == pytest.approx(np.mean(chances), rel=1e-6)
+    assert found == pytest.approx(np.exp(log_probs).mean(), rel=1e-6)
 
 
 def test_a_token_ends_completions_in_the_place_of_a_stop_string(settings_of):

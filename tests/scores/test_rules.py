@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from torch import nn
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
 from enumerated import as_completions
 from foreign_modules import (
@@ -44,47 +45,29 @@ def rows_of(policy):
     ]
 
 
-def mlp(layer):
-    names = ("gate", "up", "down")
-    return [(f"{layer}.mlp.{name}_proj", "weight", LINEAR) for name in names]
+KINDS = {nn.Linear: LINEAR, nn.Embedding: LOOKUP, Qwen2RMSNorm: NORM}
 
 
-def qwen2(first_mlp):
-    """The lines of Qwen 2, biases beside three matrices of its attention."""
-    lines, layers = [("model.embed_tokens", "weight", LOOKUP)], "model.layers"
-    for layer, its_mlp in ((0, first_mlp), (1, mlp(f"{layers}.1"))):
-        inside = f"{layers}.{layer}"
-        lines += [
-            (f"{inside}.self_attn.{one}_proj", "weight bias", LINEAR) for one in "qkv"
-        ]
-        lines += [(f"{inside}.self_attn.o_proj", "weight", LINEAR), *its_mlp]
-        for norm in ("input_layernorm", "post_attention_layernorm"):
-            lines.append((f"{inside}.{norm}", "weight", NORM))
-    return [*lines, ("model.norm", "weight", NORM), ("lm_head", "weight", LINEAR)]
+def by_kind(model):
+    """Each module that owns parameters, its names of them, and its kind's rule."""
+    for owner, module in model.named_modules():
+        if own := [name for name, _ in module.named_parameters(recurse=False)]:
+            yield owner, " ".join(own), KINDS[type(module)]
 
 
 PLANS = {
-    "qwen2": (lambda: random_policy(tied=False), mlp("model.layers.0")),
-    "qwen2, tied": (lambda: random_policy(tied=True), mlp("model.layers.0")),
-    **{
-        name: (
-            lambda module=module: policy_with(module),
-            [(f"model.layers.0.mlp{inside}", own, rule) for inside, own, rule in lines],
-        )
-        for name, module, lines in (
-            ("linear", linear, [("", "weight bias", LINEAR)]),
-            ("result changed in place", adds_in_place, [(".inner", "weight bias", LINEAR)]),
-            ("product changed in place", adds_to_product, [(".inner", "weight", LINEAR)]),
-        )
-    },
+    "qwen2": lambda: random_policy(tied=False),
+    "qwen2, tied": lambda: random_policy(tied=True),
+    "linear": lambda: policy_with(linear),
+    "result changed in place": lambda: policy_with(adds_in_place),
+    "product changed in place": lambda: policy_with(adds_to_product),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_plan_of_a_model(name):
-    make, first_mlp = PLANS[name]
-    policy = make()
-    assert rows_of(policy) == qwen2(first_mlp)
+    policy = PLANS[name]()
+    assert rows_of(policy) == [*by_kind(policy.model)]
     plan = find_plan(policy)
     named = [plan[one].names["weight"] for one in ("model.embed_tokens", "lm_head")]
     assert len(set(named)) == (1 if "tied" in name else 2)
