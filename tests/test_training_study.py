@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from toy import make_groups
 from trl import GRPOTrainer
 
 from enumerated import as_completions
@@ -17,7 +18,6 @@ from mse_lab.data.prompts import load_prompts
 from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
-from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.trl.baseline import Baseline
 from plain_scores import autograd_scores, plain_scores
@@ -127,9 +127,8 @@ class Watched:
         scores = np.concatenate([autograd_scores(policy, *pair) for pair in pairs])
         norms2 = np.square(scores).sum(1).reshape(shape)
         lengths = np.array([*map(len, tokens)]).reshape(shape)
-        unknown = np.full(len(norms2), np.nan)
         rewards = np.array(rewards).reshape(shape)
-        groups = Groups(rewards, lengths, norms2, unknown, unknown[:, None])
+        groups = make_groups(rewards, lengths, norms2, np.nan, np.nan, np.nan)
         weights = find_estimator(self.estimator).weights(groups).flatten()
         return torch.from_numpy(weights @ scores / len(scores))
 
