@@ -201,23 +201,22 @@ def write_adapter(base: Path, folder: Path) -> Path:
 WORDS = ("<s>", "<end>", "a#", "##b", "#", "c")
 
 
-def stopped_policy(*stops, architecture="qwen2", words=WORDS):
+def stopped_policy(*stops):
     """Make a random policy of `WORDS` that ends at `<end>` and at these texts."""
-    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}))
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS)}))
     tokenizer.decoder = decoders.Fuse()
     wrapped = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="<end>"
     )
-    policy = random_policy(architecture, vocabulary=len(words), ends=(1,))
+    policy = random_policy(vocabulary=len(WORDS), ends=(1,))
     return replace(policy, tokenizer=wrapped, stops=StopStrings.of(stops, wrapped))
 
 
-def a_part(model=None):
+def a_part(model):
     """Shard a model by FSDP2, for a group of this process alone: it holds a part of it."""
     from torch import distributed
     from torch.distributed.fsdp import fully_shard
 
-    model = torch.nn.Linear(2, 2) if model is None else model
     distributed.init_process_group(
         "gloo", store=distributed.HashStore(), rank=0, world_size=1
     )

@@ -316,6 +316,11 @@ def test_a_baselines_error_is_that_of_its_prompts():
     assert sums.within(0.0, 1.0) == pytest.approx(oracle.mean(), rel=1e-12)
 
 
+def test_other_seeds_are_counted_from_the_first():
+    settings = Settings(**values(first_seed=10))
+    assert {run.seed for run in runs_of(settings)} == {10, 11, 12, 13}
+
+
 # Runs.
 
 

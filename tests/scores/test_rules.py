@@ -15,11 +15,13 @@ from foreign_modules import (
     adds_to_product,
     around,
     bypass,
+    flat,
     in_place,
     linear,
     made,
     plus_one,
     policy_with,
+    positions,
     scaled,
     tanh,
 )
@@ -61,6 +63,7 @@ PLANS = {
     "linear": lambda: policy_with(linear),
     "result changed in place": lambda: policy_with(adds_in_place),
     "product changed in place": lambda: policy_with(adds_to_product),
+    "one lookup for all completions": lambda: policy_with(positions),
 }
 
 
@@ -156,6 +159,7 @@ class Positions(ScaledTable):
 
 NO_RULE = {
     "used without a call": (bypass, "it is not called"),
+    "flattened tokens": (flat, ROWS),
     "experts": (lambda: random_policy("qwen3_moe").model.model.layers[0].mlp, ROWS),
     "a subclass": (scaled, OTHER),
     "a hook": (MODULES["linear with a hook"], OTHER),
