@@ -66,11 +66,8 @@ class Handler(BaseHTTPRequestHandler):
         api = f"/api/{self.kind}/{self.name}"
         page = f"/{self.name}" if self.kind == "models" else f"/{self.kind}/{self.name}"
         if path in (api, f"{api}/revision/main", f"{api}/revision/{COMMIT}"):
-            return self.give(
-                json.dumps(
-                    {"id": self.name, "sha": COMMIT, "siblings": [], "tags": []}
-                ).encode()
-            )
+            about = {"id": self.name, "sha": COMMIT, "siblings": [], "tags": []}
+            return self.give(json.dumps(about).encode())
         if path == f"{api}/tree/{COMMIT}":
             return self.give(json.dumps(self.tree).encode())
         revision, _, file = path.removeprefix(f"{page}/resolve/").partition("/")

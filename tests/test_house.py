@@ -214,14 +214,8 @@ for line in sys.argv[1:]:
 
 def test_no_torch_where_no_model_is_needed(tmp_path):
     """Not from logs and pools, not for what only looks or is refused without a model."""
-    words = [
-        sys.executable,
-        "-c",
-        EACH,
-        str(tmp_path),
-        "",
-        *REFUSED_EARLY.strip().splitlines(),
-    ]
+    lines = REFUSED_EARLY.strip().splitlines()
+    words = [sys.executable, "-c", EACH, str(tmp_path), "", *lines]
     done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -176,17 +176,10 @@ def test_an_arm_trains_with_its_baseline(how, expected):
 
 
 def test_in_an_epoch_every_prompt_comes_once(settings_of):
-    settings = settings_of(steps=[2], epochs=True)
-    task, drawn = Task(settings), []
+    task, drawn = Task(settings_of(steps=[1, 2], epochs=True)), []
     run = Run("sgd", "vanilla", len(task.prompts) // 2, 1, ETA, 3)
-    trainer = make_trainer(task, run, "unused")
-    reward = trainer._reward
-
-    def watched(index, **given):
-        drawn.extend(index)
-        return reward(index, **given)
-
-    trainer.reward_funcs = [watched]
+    look = AfterSteps([1, 2], lambda _: drawn.extend(trainer._drawn["index"]))
+    trainer = make_trainer(task, run, "unused", callbacks=[look])
     trainer.train()
     assert len({*drawn}) == len(drawn) == len(task.prompts) // 2 * 2
     assert drawn != sorted(drawn)  # By this seed.

@@ -133,12 +133,9 @@ def test_a_training_that_goes_on_ends_where_it_would_have(tmp_path):
 
 def test_an_evaluation_keeps_the_trainers_own_advantages(tmp_path):
     made = with_baseline(GRPOTrainer, alpha=0.25, num_generations=1)
+    rows = Dataset.from_list(ROWS)
     given = {"num_generations_eval": 2, "per_device_eval_batch_size": 4, "max_steps": 2}
-    given |= {
-        "eval_strategy": "steps",
-        "eval_steps": 1,
-        "eval_dataset": Dataset.from_list(ROWS),
-    }
+    given |= {"eval_strategy": "steps", "eval_steps": 1, "eval_dataset": rows}
     trainer, _ = train(tmp_path, [], spread, made=made, **OWN, **given)
     assert sum("eval_reward" in line for line in trainer.state.log_history) == 2
     trainer.model.eval()

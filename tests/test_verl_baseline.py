@@ -31,12 +31,11 @@ def load(monkeypatch):
 
     def loaded(baseline):
         monkeypatch.setenv("MSE_LAB_BASELINE", baseline)
-        sys.modules.pop("probes.trainers.verl_baseline", None)
+        monkeypatch.delitem(sys.modules, "probes.trainers.verl_baseline", raising=False)
         importlib.import_module("probes.trainers.verl_baseline")
         return registered["affine"]
 
-    yield loaded
-    sys.modules.pop("probes.trainers.verl_baseline", None)
+    return loaded
 
 
 def handed(rewards, index):

@@ -56,6 +56,10 @@ def other(make):
     return act
 
 
+def lengthen(name):
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes() + b" ")
+
+
 def cut(folder):
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:400])
 
@@ -339,12 +343,7 @@ def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint):
     seen = {before}
     for change in (
         weights(lambda values: [one.mul_(1.01) for one in values.values()]),
-        *(
-            lambda folder, name=name: (folder / name).write_bytes(
-                (folder / name).read_bytes() + b" "
-            )
-            for name in ("config.json", "tokenizer.json", WEIGHTS)
-        ),
+        *map(lengthen, ("config.json", "tokenizer.json", WEIGHTS)),
         lambda folder: (folder / "config.json").rename(folder / "other.json"),
     ):
         change(copy)
