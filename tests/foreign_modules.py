@@ -193,9 +193,7 @@ def around(inner):
     """A module that weighs its input by what another one gives first."""
 
     def weighed(self, x):
-        found = self.inner(x)
-        first = found if isinstance(found, torch.Tensor) else found[0]
-        return first[..., :2].sum(-1, keepdim=True) * x
+        return self.inner(x)[..., :2].sum(-1, keepdim=True) * x
 
     return Made(weighed, {"inner": lambda: inner})
 

@@ -27,8 +27,6 @@ from plain_scores import (
 
 peft = pytest.importorskip("peft", reason="adapters need the extra lora")
 
-GPT2 = {"q_proj": "c_attn", "v_proj": "c_proj", "embed_tokens": "wte", "norm": "ln_f"}
-
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory, checkpoint):
@@ -71,12 +69,8 @@ def randomise_trained(parameters):
 def save_adapter(base, folder, **settings):
     """Save an adapter of a base; give the logits that PEFT's own model has with it."""
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
-    if model.config.model_type == "gpt2":
-        for key in ("target_modules", "modules_to_save"):
-            if isinstance(settings.get(key), list):
-                settings[key] = [GPT2.get(name, name) for name in settings[key]]
-        settings["fan_in_fan_out"] = True
     defaults = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
+    defaults["fan_in_fan_out"] = model.config.model_type == "gpt2"
     config = peft.LoraConfig(task_type="CAUSAL_LM", **{**defaults, **settings})
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -118,7 +112,7 @@ SAVED = {
     "rank-stabilised": ("llama", {"use_rslora": True}),
     "head and embedding": ("qwen2", {"modules_to_save": ["embed_tokens", "lm_head"]}),
     "untied head": ("llama", {"modules_to_save": ["embed_tokens", "lm_head"]}),
-    "norm saved": ("gpt2", {"modules_to_save": ["norm"]}),
+    "norm saved": ("gpt2", {"modules_to_save": ["ln_f"]}),
     "beside the head": ("qwen2", {"target_modules": ["q_proj", "lm_head"]}),
 }
 # What has no rule is differentiated a completion at a time.

@@ -275,3 +275,11 @@ def test_equal_rewards_leave_no_sum_to_form(monkeypatch):
         score_block(
             policy, PROMPT, some, None, weighted=[Weighted(np.ones(3), weighted.keeper)]
         )
+
+
+def test_the_check_of_a_run_agrees():
+    """A completion alone, padded and in its block."""
+    policy = random_policy()
+    block, reference = some_completions(policy, 8), random_reference(policy)
+    scored = score_block(policy, PROMPT, block, reference)
+    assert score_difference(policy, PROMPT, block, reference, scored) < 1e-5
