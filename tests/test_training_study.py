@@ -201,7 +201,7 @@ def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
 def test_the_exact_chance_of_an_answer_is_that_of_its_tokens(settings_of):
     """At temperature 1, a prompt at a time."""
     policy = replace(Task(settings_of()).policy, temperature=1.0)
-    prompts, ends = [[1, 2, 3], [1, 2], [1, 2, 2, 3]], [[2, 1], [3], [1, 1, 0]]
+    prompts, ends = [[1, 2, 3], [1, 3, 2], [1, 2, 2, 3]], [[2, 1], [3], [1, 1, 0]]
     log_probs = [
         plain_scores(policy, as_completions([end]), prompt)[1]
         for prompt, end in zip(prompts, ends, strict=True)

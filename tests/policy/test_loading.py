@@ -48,10 +48,23 @@ def weights(change):
     return act
 
 
-def other(make):
+SMALL = {
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "vocab_size": 4,
+}
+
+
+def other(kind):
+    """Put another kind of model in its place."""
+
     def act(folder):
         (folder / WEIGHTS).unlink()
-        make().save_pretrained(folder)
+        made = kind(kind.config_class(**SMALL))
+        randomise(made)
+        made.save_pretrained(folder)
 
     return act
 
@@ -72,30 +85,6 @@ def bring_code(folder):
     code = {"AutoConfig": "code.C", "AutoModel": "code.M"}
     change_config(folder, model_type="new", auto_map=code)
     (folder / "code.py").write_text("raise SystemExit('run')\n")
-
-
-SMALL = {
-    "hidden_size": 8,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-    "num_hidden_layers": 1,
-    "vocab_size": 4,
-}
-
-
-def masked():
-    made = transformers.BertLMHeadModel(transformers.BertConfig(**SMALL))
-    randomise(made)
-    return made
-
-
-def encoder_decoder():
-    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
-    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
-
-
-def classifier():
-    return transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL))
 
 
 END, END_TOKENS = "generation_config.json", b'{"eos_token_id": ["x"]}'
@@ -125,9 +114,11 @@ SPOILT = {
     "unknown type": (config(model_type="new"), "model type `new`"),
     "own code": (bring_code, "brings code of its own, which is not run"),
     "quantised": (quantised(quant_method="gptq", bits=4), "quantised.*set model.adapter"),
-    "masked": (other(masked), "BertLMHeadModel is not causal"),
-    "encoder-decoder": (other(encoder_decoder), "t5 is no causal language model"),
-    "classifier": (other(classifier), "vit is no causal language model"),
+    "masked": (other(transformers.BertLMHeadModel), "BertLMHeadModel is not causal"),
+    "encoder-decoder": (other(transformers.T5ForConditionalGeneration),
+                        "t5 is no causal language model"),
+    "classifier": (other(transformers.ViTForImageClassification),
+                   "vit is no causal language model"),
 }  # fmt: skip
 
 

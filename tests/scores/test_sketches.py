@@ -41,17 +41,21 @@ def products(u, v, fold=lambda vector: vector):
     return np.array(found, dtype=np.float64), float(u @ v) / scale
 
 
+def assert_unbiased(found, truth, least, most):
+    """Mean within four standard errors (6e-5 each); variance within bounds by as much."""
+    squares = (found - truth) ** 2
+    noise = 4 * squares.std() / np.sqrt(SEEDS)
+    assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS) + 1e-6
+    assert least - noise <= squares.mean() <= most + noise
+
+
 @pytest.mark.parametrize("other", ["itself", "another"])
 @pytest.mark.parametrize("name", VECTORS)
 def test_products_of_sketches(name, other):
-    """Mean within four standard errors (6e-5 each); variance below its bound by as much."""
     generator = torch.Generator().manual_seed(0)
     u = VECTORS[name](generator)
     v = u if other == "itself" else normal(generator)
-    found, truth = products(u, v)
-    squares = (found - truth) ** 2
-    assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS) + 1e-6
-    assert squares.mean() <= 4 / K + 4 * squares.std() / np.sqrt(SEEDS)
+    assert_unbiased(*products(u, v), 0, 4 / K)
 
 
 def test_products_of_folded_sketches(monkeypatch):
@@ -61,11 +65,7 @@ def test_products_of_folded_sketches(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     u, v = VECTORS["normal"](generator), normal(generator)
     for one, other in ((u, u), (u, v), (v[:K].repeat(16)[:1000], u)):
-        found, truth = products(one, other, one_pool.fold)
-        squares = (found - truth) ** 2
-        noise = 4 * squares.std() / np.sqrt(SEEDS)
-        assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS)
-        assert 0.5 / 7 - noise <= squares.mean() <= 6 / 7 + noise
+        assert_unbiased(*products(one, other, one_pool.fold), 0.5 / 7, 6 / 7)
 
 
 def test_parameters_do_not_meet_in_the_mean():
