@@ -62,6 +62,7 @@ def test_products_of_folded_sketches(monkeypatch):
     """Of a ninth of the buckets: as above, and as exact as their number says."""
     monkeypatch.setattr(one_pool, "SKETCHED", 9 * 7)
     monkeypatch.setattr(one_pool, "FOLDED", 7)
+    assert one_pool.fold(np.ones(9 * 7)).tolist() == [9] * 7
     generator = torch.Generator().manual_seed(0)
     u, v = VECTORS["normal"](generator), normal(generator)
     for one, other in ((u, u), (u, v), (v[:K].repeat(16)[:1000], u)):
