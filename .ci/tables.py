@@ -43,6 +43,10 @@ SMALL = [
 ]
 RUNS = [*(f"smollm2/{form}" for form in FORMS), *SMALL]
 
+# Ends the kinds of `coverage/advice.csv` that count the runs that drew a rare prompt, of
+# which so many tell a least coverage.
+DRAWN, OFTEN = ", drawn", 20
+
 
 def ratios_of(run: str, *cells: tuple[str, int]) -> list[str]:
     """Format what errors of a run are over the oracle's."""
@@ -203,7 +207,6 @@ def counts_of_verdicts() -> Iterable[Row]:
         "change": "change",
         "changed for the worse": "wrong_change",
         "to one 5% beyond the best": "wrong_size",
-        "kept, not excused": "beyond_doubt",
     }
     for words, rows in by_truth(read("stopping/verdicts.csv")).items():
         counts = {head: count_runs(rows, column) for head, column in columns.items()}
@@ -251,7 +254,11 @@ def verdicts() -> Iterable[Row]:
 
 @table
 def cover_of_advice() -> Iterable[Row]:
-    """Give how often what stands beside a verdict holds, of populations of either sort."""
+    """Give how often what stands beside a verdict holds, of populations of either sort.
+
+    Of a rare kind, too, of the runs alone that drew a prompt of it; the least of those is
+    of numbers that `OFTEN` of them give.
+    """
     table = read("coverage/advice.csv")
     rare = table.prompts.str.contains("1 in ")
     keys = ["kind", "prompts", "number"]
@@ -267,18 +274,21 @@ def cover_of_advice() -> Iterable[Row]:
         "b*": ["b* of the run"],
         "zero-variance groups": ["zero-variance groups"],
     }
+    drawn = table.kind.str.endswith(DRAWN)
+    table["kind"] = table.kind.str.removesuffix(DRAWN)
     for words, kinds in rows_of.items():
         cells = []
-        for some in (table[~rare], table[rare]):
-            rows = some[some.kind.isin(kinds)].groupby(keys, dropna=False)[["held", "runs"]]
-            sums = rows.sum()
+        for some in (~rare, rare & ~drawn, drawn):
+            rows = table[some & table.kind.isin(kinds)]
+            sums = rows.groupby(keys, dropna=False)[["held", "runs"]].sum()
             shares = 100 * sums.held / sums.runs
-            least = shares[sums.runs >= sums.runs.max()].min()
-            cells.append(f"{shares.mean():.0f} ({least:.0f})")
+            often = sums.runs >= (OFTEN if some is drawn else sums.runs.max())
+            cells.append(f"{shares.mean():.0f} ({shares[often].min():.0f})")
         yield {
             "number": words,
             "no rare kind: average (least)": cells[0],
             "a kind of 1 in 20 to 1 in 100": cells[1],
+            "the same, if one was drawn": cells[2],
         }
 
 

@@ -77,16 +77,18 @@ def power_at_one_rate() -> Iterable[Row]:
     of_law = read("training-law/comparison.csv").query("step == 12 and estimator == 'grpo'")
     runs = read("training-law/runs.csv").query("estimator == 'grpo'")
     runs["gain"] = runs.step_12 - runs.step_0
-    for (name, rate), some in runs.groupby(["optimiser", "step_size"]):
-        means = some.groupby(keys).gain.mean().rename("gain").reset_index()
-        arms = means[means.gain > 0].merge(of_law[[*keys, "one_plus_error"]], on=keys)
-        if len(arms) >= 12:
-            words = {"sgd": "SGD", "adamw": "AdamW"}[name]
-            yield {
-                "optimiser, rate": f"{words}, {rate:g}",
-                "arms": str(len(arms)),
-                "power": power(arms),
-            }
+    for name, words in (("adamw", "AdamW"), ("sgd", "SGD")):
+        powers: dict[str, str] = {}
+        for rate, some in runs[runs.optimiser == name].groupby("step_size"):
+            means = some.groupby(keys).gain.mean().rename("gain").reset_index()
+            arms = means[means.gain > 0].merge(of_law[[*keys, "one_plus_error"]], on=keys)
+            if len(arms) >= 12:
+                powers[f"{rate:g}"] = power(arms)
+        yield {
+            "optimiser": words,
+            "one rate for all arms": ", ".join(powers),
+            "power": ", ".join(powers.values()),
+        }
 
 
 def gains_after_steps(gains: pd.DataFrame, head: str, column: str) -> Iterable[Row]:

@@ -57,6 +57,11 @@ class Source:
         """Exact figures of all prompts."""
         return Truth(self.whole)
 
+    @property
+    def rare_P(self) -> np.ndarray:
+        """Whether each prompt is of the rare kind; of a source without one all are."""
+        return choose_rare(self.whole.prompts, self.one_in or 1)[0]
+
     def draw(self, rng: np.random.Generator) -> tuple[Design, Pools]:
         """Draw the prompts of a run, and its pools of two blocks."""
         own = self.whole.some(rng, self.prompts)
@@ -191,15 +196,20 @@ OWN = 10.0
 EIGHT = 0.4
 
 
+def choose_rare(count, one_in):
+    """Choose the prompts of a rare kind; give the stream, too, that goes on from there."""
+    rng = np.random.default_rng(11)
+    return rng.random(count) < 1 / one_in, rng
+
+
 def with_rare(one_in, size, apart=1.0):
     """Give one prompt in so many larger scores, and a gradient of its own: they carry c1.
 
     c1 grows by more than c3, so the best size is another one than that of the rest. Those
     are `little_apart` by the share `apart`.
     """
-    rng = np.random.default_rng(11)
     plain = population(np.random.default_rng(1)) if apart == 1 else little_apart(apart)
-    rare_P = rng.random(plain.prompts) < 1 / one_in
+    rare_P, rng = choose_rare(plain.prompts, one_in)
     step_PD = rng.standard_normal((plain.prompts, plain.score_PCD.shape[-1]))
     step_PD *= OWN * rare_P[:, None] / np.linalg.norm(step_PD, axis=1, keepdims=True)
     return scaled(tilt(plain, step_PD), np.where(rare_P, float(size), 1.0))

@@ -21,9 +21,6 @@ def weight(*shape):
 class Scaled(nn.Linear):
     """A linear layer that does something else with its product."""
 
-    def __init__(self):
-        super().__init__(H, H, dtype=torch.float64)
-
     def forward(self, x):
         return torch.tanh(super().forward(x)) * 3
 
@@ -46,8 +43,11 @@ def made(**parts):
     return lambda compute: lambda: Made(compute, parts)
 
 
-def linear(**options):
-    return nn.Linear(H, H, dtype=torch.float64, **options)
+def linear(kind=nn.Linear, **options):
+    return kind(H, H, dtype=torch.float64, **options)
+
+
+scaled = partial(linear, Scaled)
 
 
 def vector():
@@ -169,7 +169,7 @@ adds_in_place = made(inner=linear)(add_in_place)
 adds_to_product = made(inner=partial(linear, bias=False))(add_in_place)
 
 MODULES = {
-    "linear subclass": Scaled,
+    "linear subclass": scaled,
     "linear with a hook": with_hook,
     "linear with a hook before it": with_hook_before,
     "linear with another forward": with_other_forward,
@@ -193,9 +193,7 @@ def around(inner):
     """A module that weighs its input by what another one gives first."""
 
     def weighed(self, x):
-        found = self.inner(x)
-        first = found if isinstance(found, torch.Tensor) else found[0]
-        return first[..., :2].sum(-1, keepdim=True) * x
+        return self.inner(x)[..., :2].sum(-1, keepdim=True) * x
 
     return Made(weighed, {"inner": lambda: inner})
 

@@ -38,25 +38,6 @@ def randomise(model, seed=0, scale=0.4):
         parameter.data = (centre + scale * noise).to(parameter.dtype)
 
 
-GPT2 = {
-    "n_embd": 16,
-    "n_layer": 2,
-    "n_head": 4,
-    "n_positions": 64,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-}
-OPT = {
-    "hidden_size": 16,
-    "word_embed_proj_dim": 16,
-    "ffn_dim": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 6}
 LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 # Windows shorter than the tests' prompts, and a layer that sees everything.
@@ -78,8 +59,6 @@ LATENT = {
     "num_key_value_heads": 4,
 }
 
-MAMBA = {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
-
 # What each architecture has beside SIZES.
 ARCHITECTURES = {
     "qwen2": {},
@@ -89,7 +68,7 @@ ARCHITECTURES = {
     "gemma": {"head_dim": 4},
     "gemma2": {"head_dim": 4, "sliding_window": 6},
     "gemma3_text": {"head_dim": 4, **WINDOWS},
-    "gpt2": GPT2,
+    "gpt2": {},
     "phi3": {},
     "olmo2": {},
     "smollm3": {"no_rope_layers": [1, 0]},
@@ -104,15 +83,16 @@ ARCHITECTURES = {
                    **EXPERTS, **LINEAR},
     "lfm2": {"layer_types": ["conv", "full_attention"], "block_multiple_of": 4},
     "falcon": {"multi_query": True, "parallel_attn": True, "bias": False},
-    "opt": OPT,
+    "opt": {"word_embed_proj_dim": 16, "ffn_dim": 24},
     "gpt_neox": {},
     "stablelm": {"use_qkv_bias": True, "qk_layernorm": True},
     "cohere2": WINDOWS,
     "granite": {"logits_scaling": 2.0, "embedding_multiplier": 3.0},
-    "openai-gpt": GPT2,
-    "ctrl": {"n_embd": 16, "n_layer": 2, "n_head": 4, "dff": 24},
-    "mamba": MAMBA,
-    "mamba2": {**MAMBA, "num_heads": 4, "head_dim": 8, "n_groups": 1, "chunk_size": 4},
+    "openai-gpt": {},
+    "ctrl": {"dff": 24},
+    "mamba": {"state_size": 4},
+    "mamba2": {"state_size": 4, "num_heads": 4, "head_dim": 8, "n_groups": 1,
+               "chunk_size": 4},
     "bamba": {"mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 4,
               "mamba_chunk_size": 4, "attn_layer_indices": [1]},
     "jamba": {"num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1,
@@ -122,13 +102,11 @@ ARCHITECTURES = {
                         "attention_window_size": 5,
                         "block_types": ["recurrent", "recurrent", "attention"]},
 }  # fmt: skip
-OWN_SIZES = ("gpt2", "opt", "openai-gpt", "ctrl", "mamba", "mamba2")
 
 
 def random_model(architecture, vocabulary=11, tied=True, **sizes):
     """Build a tiny model of one of `ARCHITECTURES`."""
-    common = {} if architecture in OWN_SIZES else SIZES
-    given = {**common, **ARCHITECTURES[architecture], **sizes}
+    given = {**SIZES, **ARCHITECTURES[architecture], **sizes}
     config = transformers.AutoConfig.for_model(
         architecture,
         vocab_size=vocabulary,
@@ -160,7 +138,7 @@ def draw(policy, prompt, uniforms_NT, prompt_id, *, max_batch=None):
     return sampling.draw_together(policy, *given, max_batch=max_batch)[0]
 
 
-def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> Path:
+def write_checkpoint(folder: Path, seed=0) -> Path:
     """Write a checkpoint of four tokens (`<end>`, 1, 2, 3), small enough to enumerate."""
     words = {"<end>": 0, "1": 1, "2": 2, "3": 3}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<end>"))
@@ -176,7 +154,7 @@ def write_checkpoint(folder: Path, seed=0, architecture="qwen2", **options) -> P
         "eos_token_id": 0,
         "pad_token_id": None,
     }
-    model = random_model(architecture, vocabulary=4, **(sizes | options))
+    model = random_model("qwen2", vocabulary=4, **sizes)
     randomise(model, seed)
     model.save_pretrained(folder)
     return folder
@@ -223,23 +201,22 @@ def write_adapter(base: Path, folder: Path) -> Path:
 WORDS = ("<s>", "<end>", "a#", "##b", "#", "c")
 
 
-def stopped_policy(*stops, architecture="qwen2", words=WORDS):
+def stopped_policy(*stops):
     """Make a random policy of `WORDS` that ends at `<end>` and at these texts."""
-    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}))
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS)}))
     tokenizer.decoder = decoders.Fuse()
     wrapped = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="<end>"
     )
-    policy = random_policy(architecture, vocabulary=len(words), ends=(1,))
+    policy = random_policy(vocabulary=len(WORDS), ends=(1,))
     return replace(policy, tokenizer=wrapped, stops=StopStrings.of(stops, wrapped))
 
 
-def a_part(model=None):
+def a_part(model):
     """Shard a model by FSDP2, for a group of this process alone: it holds a part of it."""
     from torch import distributed
     from torch.distributed.fsdp import fully_shard
 
-    model = torch.nn.Linear(2, 2) if model is None else model
     distributed.init_process_group(
         "gloo", store=distributed.HashStore(), rank=0, world_size=1
     )

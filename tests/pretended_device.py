@@ -101,7 +101,7 @@ class Making(TorchFunctionMode):
 
 def spread(model, places):
     """Put modules on devices, with the hooks that accelerate's dispatch_model sets."""
-    from accelerate.hooks import AlignDevicesHook, add_hook_to_module
+    from accelerate.hooks import AlignDevicesHook, attach_align_device_hook_on_blocks
 
     moved = {}
     for prefix, place in places.items():
@@ -114,20 +114,14 @@ def spread(model, places):
                     module._parameters[name] = moved[id(parameter)]
             for name, buffer in module._buffers.items():
                 module._buffers[name] = buffer.to(place)
-    for name, module in list(model.named_modules()):
-        place = next(
-            (places[one] for one in places if f"{name}.".startswith(f"{one}.")), None
-        )
-        if place is None and name:
-            continue
-        hook = AlignDevicesHook(
-            execution_device=torch.device(place or next(iter(places.values()))),
-            io_same_device=not name,
-            skip_keys=model._skip_keys_device_placement,
-        )
-        hook.init_hook = lambda module: module
-        if not name or name in places or list(module.parameters(recurse=False)):
-            add_hook_to_module(module, hook)
+    # All is on its device by now.
+    AlignDevicesHook.init_hook = lambda hook, module: module
+    attach_align_device_hook_on_blocks(
+        model,
+        {"": next(iter(places.values())), **places},
+        dict.fromkeys(places, False),
+        skip_keys=model._skip_keys_device_placement,
+    )
 
 
 def measure(tied, first, second):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,7 +17,6 @@ NOWHERE = "http://127.0.0.1:9"
 REFUSALS = {
     "guarded": (403, "GatedRepo"),
     "nobody": (401, "RepoNotFound"),
-    "empty": (404, "EntryNotFound"),
     "broken": (503, ""),
 }
 
@@ -62,19 +60,14 @@ class Handler(BaseHTTPRequestHandler):
         self.asked.append(path)
         owner = path.removeprefix(f"/api/{self.kind}").removeprefix("/datasets")
         owner = owner.split("/")[1]
-        if owner == "slow":
-            time.sleep(2)
         if owner in REFUSALS:
             status, code = REFUSALS[owner]
             return self.give(status=status, X_Error_Code=code)
         api = f"/api/{self.kind}/{self.name}"
         page = f"/{self.name}" if self.kind == "models" else f"/{self.kind}/{self.name}"
         if path in (api, f"{api}/revision/main", f"{api}/revision/{COMMIT}"):
-            return self.give(
-                json.dumps(
-                    {"id": self.name, "sha": COMMIT, "siblings": [], "tags": []}
-                ).encode()
-            )
+            about = {"id": self.name, "sha": COMMIT, "siblings": [], "tags": []}
+            return self.give(json.dumps(about).encode())
         if path == f"{api}/tree/{COMMIT}":
             return self.give(json.dumps(self.tree).encode())
         revision, _, file = path.removeprefix(f"{page}/resolve/").partition("/")

@@ -49,15 +49,12 @@ DRAWERS = {"report"}
 
 
 def imports_of(source):
-    """Names of the modules that a file imports anywhere; of `mse_lab` what it takes."""
+    """Full names of what a file imports anywhere: modules, and what it takes of them."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            taken = node.module == "mse_lab"
-            yield from (
-                f"mse_lab.{alias.name}" if taken else node.module for alias in node.names
-            )
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def within(name, folders):
@@ -118,16 +115,60 @@ def test_a_breach_is_seen(folder, source):
     assert len(list(breaches(folder, source))) == 1
 
 
+def circle(needs):
+    """What cannot be imported one after the other; empty if there is no circle."""
+    done = set()
+    while ready := {name for name in needs if name not in done and needs[name] <= done}:
+        done |= ready
+    return sorted(set(needs) - done)
+
+
 def test_the_laws_themselves_run_downwards():
     """No folder may know one that may know it, by whatever way."""
-    done, laws = set(), {}
-    for folder, names in MAY_IMPORT.items():
-        # What lies in no folder is of the public door, the package itself.
-        laws[folder] = {home for name in names for home in within(name, MAY_IMPORT) or [""]}
-    while len(done) < len(MAY_IMPORT):
-        ready = {folder for folder, known in laws.items() if known <= done | {folder}}
-        assert ready - done, f"a circle among {sorted(set(MAY_IMPORT) - done)}"
-        done |= ready
+    # What lies in no folder is of the public door, the package itself.
+    laws = {
+        folder: {home for name in names for home in within(name, MAY_IMPORT) or [""]}
+        for folder, names in MAY_IMPORT.items()
+    }
+    assert not circle({folder: known - {folder} for folder, known in laws.items()})
+
+
+def needs_of(sources):
+    """Which modules of the package each one imports, by name."""
+
+    def home(taken):
+        """The module itself, or the one that it is an attribute of."""
+        return taken if taken in sources else taken.rpartition(".")[0]
+
+    return {
+        name: {home(one) for one in imports_of(text) if within(one, ["mse_lab"])} - {name}
+        for name, text in sources.items()
+    }
+
+
+def test_imports_make_no_circle():
+    """Each file of the package imports only files that can be imported before it.
+
+    What the package itself gives is imported when it is used, but counts all the same.
+    """
+    sources = {
+        ".".join(("mse_lab", *name_of(path))).removesuffix(".__init__"): path.read_text()
+        for path in modules()
+    }
+    assert not circle(needs_of(sources))
+
+
+def test_a_circle_is_seen():
+    """The package gives a function of a file that asks the package for its version."""
+    sources = {
+        "mse_lab": "def late():\n    from mse_lab.api.measure import measure",
+        "mse_lab.api.measure": "from mse_lab.run.finish import conclude",
+        "mse_lab.run.finish": "from mse_lab import __version__",
+    }
+    assert circle(needs_of(sources)) == [*sources]
+    sources["mse_lab.run.finish"] = "from mse_lab.version import VERSION"
+    sources["mse_lab.version"] = ""
+    assert not circle(needs_of(sources))
 
 
 REFUSED_EARLY = """
@@ -173,14 +214,8 @@ for line in sys.argv[1:]:
 
 def test_no_torch_where_no_model_is_needed(tmp_path):
     """Not from logs and pools, not for what only looks or is refused without a model."""
-    words = [
-        sys.executable,
-        "-c",
-        EACH,
-        str(tmp_path),
-        "",
-        *REFUSED_EARLY.strip().splitlines(),
-    ]
+    lines = REFUSED_EARLY.strip().splitlines()
+    words = [sys.executable, "-c", EACH, str(tmp_path), "", *lines]
     done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -1,6 +1,6 @@
 """The study of trainings: TRL's steps are Algorithm 1's, runs resume, the law is judged."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,18 +8,19 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from toy import make_groups
 from trl import GRPOTrainer
 
+from enumerated import as_completions
 from log_makers import write_lines
 from models import draw
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
-from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from mse_lab.trl.baseline import Baseline
-from plain_scores import autograd_scores
+from plain_scores import autograd_scores, plain_scores
 from probes.studies import training
 from probes.studies.along import Along, Watch
 from probes.studies.training_design import (
@@ -27,7 +28,6 @@ from probes.studies.training_design import (
     Run,
     Settings,
     Trained,
-    base_of,
     load_settings,
     runs_of,
 )
@@ -39,7 +39,6 @@ from probes.studies.training_law import (
     predict,
     ratio_over_seeds,
     read_all_constants,
-    read_constants,
 )
 from probes.studies.training_runs import (
     AfterSteps,
@@ -66,11 +65,6 @@ STUDIES |= {
     for file in sorted(ROOT.glob("results/training-baseline-*/comparison.csv"))
 }
 ETA = 0.5
-NAMED = {
-    "a": {"alpha": 0.2, "lam": 0.3},
-    "b": {"weights": "equal", "over": "batch"},  # The mean reward of all.
-    "c": {"weights": "logits", "over": "batch"},  # As the best constant: E B / E S.
-}
 ARM = {
     "optimiser": "sgd",
     "completions_per_step": [8],
@@ -133,9 +127,8 @@ class Watched:
         scores = np.concatenate([autograd_scores(policy, *pair) for pair in pairs])
         norms2 = np.square(scores).sum(1).reshape(shape)
         lengths = np.array([*map(len, tokens)]).reshape(shape)
-        unknown = np.full(len(norms2), np.nan)
         rewards = np.array(rewards).reshape(shape)
-        groups = Groups(rewards, lengths, norms2, unknown, unknown[:, None])
+        groups = make_groups(rewards, lengths, norms2, np.nan, np.nan, np.nan)
         weights = find_estimator(self.estimator).weights(groups).flatten()
         return torch.from_numpy(weights @ scores / len(scores))
 
@@ -183,17 +176,10 @@ def test_an_arm_trains_with_its_baseline(how, expected):
 
 
 def test_in_an_epoch_every_prompt_comes_once(settings_of):
-    settings = settings_of(steps=[2], epochs=True)
-    task, drawn = Task(settings), []
+    task, drawn = Task(settings_of(steps=[1, 2], epochs=True)), []
     run = Run("sgd", "vanilla", len(task.prompts) // 2, 1, ETA, 3)
-    trainer = make_trainer(task, run, "unused")
-    reward = trainer._reward
-
-    def watched(index, **given):
-        drawn.extend(index)
-        return reward(index, **given)
-
-    trainer.reward_funcs = [watched]
+    look = AfterSteps([1, 2], lambda _: drawn.extend(trainer._drawn["index"]))
+    trainer = make_trainer(task, run, "unused", callbacks=[look])
     trainer.train()
     assert len({*drawn}) == len(drawn) == len(task.prompts) // 2 * 2
     assert drawn != sorted(drawn)  # By this seed.
@@ -213,21 +199,16 @@ def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
 
 
 def test_the_exact_chance_of_an_answer_is_that_of_its_tokens(settings_of):
-    """Against the policy's own next-token law, a prompt and a token at a time."""
-    policy = Task(settings_of()).policy
-    prompts, ends = [[1, 2, 3], [1, 2], [1, 2, 2, 3]], [[2, 1], [3], [1, 1, 0]]
-    chances = []
-    for prompt, end in zip(prompts, ends, strict=True):
-        read, chance = [*prompt], 0.0
-        for token in end:
-            with torch.no_grad():
-                logits = policy.model(torch.tensor([read])).logits[0, -1]
-            chance += float(logits.log_softmax(-1)[token])
-            read.append(token)
-        chances.append(np.exp(chance))
+    """At temperature 1, a prompt at a time."""
+    policy = replace(Task(settings_of()).policy, temperature=1.0)
+    prompts, ends = [[1, 2, 3], [1, 3, 2], [1, 2, 2, 3]], [[2, 1], [3], [1, 1, 0]]
+    log_probs = [
+        plain_scores(policy, as_completions([end]), prompt)[1]
+        for prompt, end in zip(prompts, ends, strict=True)
+    ]
     with torch.no_grad():
         found = mean_chance(policy.model, prompts, ends)
-    assert found == pytest.approx(np.mean(chances), rel=1e-6)
+    assert found == pytest.approx(np.exp(log_probs).mean(), rel=1e-6)
 
 
 def test_a_token_ends_completions_in_the_place_of_a_stop_string(settings_of):
@@ -297,18 +278,6 @@ def test_a_committed_study_goes_on_to_the_committed_tables(name):
     pd.testing.assert_frame_equal(again, predicted, rtol=1e-8, check_dtype=False)
 
 
-def test_prompts_of_a_sample_are_all_there_are(tmp_path):
-    """c1 (1 - 1/P), and ||g||^2 + c1/P: that of the mean of P gradients."""
-    numbers = {"c1": 20, "c2": 200, "c3": 260, "vanilla": 110, "best_constant": 90}
-    advice = {key: {"value": one} for key, one in {**numbers, "gradient2": 1}.items()}
-    path = tmp_path / "advice.json"
-    path.write_text(json.dumps(advice))
-    sample = read_constants(path, 10)
-    assert (sample.c1, sample.c3, sample.gradient2) == (18, 260, 3)
-    path.write_text(json.dumps(advice | {"population": 10}))
-    assert read_constants(path, 10)[::3] == (20, 1)
-
-
 def test_predictions_by_hand():
     """N ||g||^2 = 16: 1 + (2 4 + 5 + 9/3)/16 = 2, 1 + (2 2 + 5 + 9)/16 = 2.125."""
     constants = Constants(2.0, {"grpo": 5.0, "vanilla": 7.0}, 9.0, 2.0)
@@ -320,6 +289,10 @@ def test_predictions_by_hand():
     roots = table["predicted_step_size_ratio"].to_numpy()[[0, 2]]
     np.testing.assert_allclose(roots, [2 / 2.125, (2 / 2.125) ** 0.5])
     assert constants.one_plus_error(Arm("sgd", "vanilla", 8, 1)) == 1 + (2 + 7) / 16
+    # 1 + (c1 G + within + lambda^2 c3/(G-1))/(N |g|^2), TRL's own by its noise scale.
+    named = constants._replace(lams={"vanilla": 0.5}, own=32.0)
+    assert named.one_plus_error(Arm("sgd", "vanilla", 8, 4)) == 1 + (8 + 7 + 0.75) / 16
+    assert named.one_plus_error(Arm("sgd", "yours", 8, 8)) == 5.0
 
 
 def test_a_baselines_error_is_that_of_its_prompts():
@@ -336,29 +309,9 @@ def test_a_baselines_error_is_that_of_its_prompts():
     assert sums.within(0.0, 1.0) == pytest.approx(oracle.mean(), rel=1e-12)
 
 
-def test_a_baselines_two_numbers():
-    sums = Sums(a=3.0, b=1.0, s=2.0, vb=0.6, vs=0.9, v2s=0.8, v=0.5)
-    arms = {name: sums.of_baseline(Trained(**how)) for name, how in NAMED.items()}
-    assert arms == {"a": (0.2, 0.3), "b": (0.5, 0.0), "c": (0.5, 0.0)}
-
-
-def test_arms_of_a_baseline_are_predicted_by_their_numbers(tmp_path):
-    """1 + (c1 G + within + lambda^2 c3/(G-1))/(N |g|^2), TRL's own by its noise scale."""
-    lams, within = {"grpo": 1.0, "ours": 0.5}, {"grpo": 5.0, "ours": 4.0}
-    constants = Constants(2.0, within, 9.0, 2.0, lams, own=32.0)
-    assert constants.one_plus_error(Arm("sgd", "ours", 8, 4)) == 1 + (8 + 4 + 0.75) / 16
-    assert constants.one_plus_error(Arm("sgd", "yours", 8, 8)) == 5.0
-
-
-def test_other_seeds_and_a_base_at_the_arms_own_completions():
-    grids = [ARM, ARM | {"completions_per_step": [16]}]
-    settings = Settings(**values(arms=grids, base={"group_size": 4}, first_seed=10))
+def test_other_seeds_are_counted_from_the_first():
+    settings = Settings(**values(first_seed=10))
     assert {run.seed for run in runs_of(settings)} == {10, 11, 12, 13}
-    arms = [run.arm for run in runs_of(settings)]
-    assert {base_of(arm, settings) for arm in arms} == {
-        Arm("sgd", "grpo", 8, 4),
-        Arm("sgd", "grpo", 16, 4),
-    }
 
 
 # Runs.
@@ -414,7 +367,8 @@ def test_a_run_is_the_same_after_another_one(settings_of):
 
 def test_a_training_that_is_watched_is_the_same(settings_of):
     """And a look has the best baseline of the policy as it is then."""
-    run, task = Run("sgd", "a", 8, 4, 0.3, 1), Task(settings_of(baselines=NAMED))
+    named = {"a": {"alpha": 0.2, "lam": 0.3}}
+    run, task = Run("sgd", "a", 8, 4, 0.3, 1), Task(settings_of(baselines=named))
     along = Along(study="", step_size=0.3, seeds=[1], every=2, completions=144)
     ends = []
     for callbacks in ([], [watching := Watch(task, run, along)]):

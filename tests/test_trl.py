@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel
-from trl import RLOOTrainer
+from trl import GRPOTrainer, RLOOTrainer
 
 from models import a_part
 from mse_lab.answers.advice import make_advice
 from mse_lab.errors import InputError
-from mse_lab.trl import MSECallback
-from mse_lab.trl.callback import log_numbers
+from mse_lab.trl import MSECallback, with_baseline
+from mse_lab.trl.callback import log_numbers, replaced_in
 from torchrun_starts import ROOT, torchrun
 from trl_training import (
     BASE,
@@ -127,17 +127,7 @@ def test_arguments_are_refused_before_the_training(changes, words):
         MSECallback(**({"prompts": ROWS, "reward": right} | changes))
 
 
-class Clock:
-    """A time that passes as it is told to."""
-
-    now = 0.0
-
-    def monotonic(self):
-        """Tell it."""
-        return self.now
-
-
-@pytest.mark.parametrize(("share", "measured"), [(0.2, [0, 10, 15]), (1.0, [0, 5, 10, 15])])
+@pytest.mark.parametrize(("share", "measured"), [(0.17, [0, 10, 15]), (1, [0, 5, 10, 15])])
 def test_one_that_would_exceed_its_share_of_the_time_is_left_out(
     monkeypatch, share, measured
 ):
@@ -145,7 +135,8 @@ def test_one_that_would_exceed_its_share_of_the_time_is_left_out(
 
     At step 5 a second one would make 20 s of 70, at step 10 of 120, at 15 30 s of 180.
     """
-    clock, found = Clock(), []
+    clock, found = SimpleNamespace(now=0.0), []
+    clock.monotonic = lambda: clock.now
     monkeypatch.setattr("mse_lab.trl.callback.time", clock)
     callback = MSECallback(ROWS, right, every=5, share=share)
 
@@ -286,6 +277,22 @@ def test_rloos_own_kl_term_and_other_reward_functions_are_named(tmp_path, traine
     assert "beta = 0.05" in line
     assert line.endswith(said)
     assert bool(said) == ("reward_funcs" in line)
+
+
+def test_what_a_users_code_replaces_is_named(tmp_path):
+    """Completions of a `rollout_func` are not those that are measured."""
+
+    class Mine(GRPOTrainer):
+        pass
+
+    callback = MSECallback(ROWS, right, budget=BUDGET)
+    _, screen = train(tmp_path, [callback], right, made=Mine, max_steps=1)
+    assert "learning_rate = 0.001, Mine (judged as TRL's own)" in screen
+    for made, named in ((GRPOTrainer, []), (with_baseline(GRPOTrainer, alpha=0.1), [])):
+        trainer = made.__new__(made)
+        assert replaced_in(trainer) == named
+        trainer.tools, trainer.rollout_func = [], print
+        assert replaced_in(trainer) == ["rollout_func", *named]
 
 
 def test_mixed_precision_is_left_out_and_comes_back():

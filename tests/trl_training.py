@@ -17,18 +17,12 @@ SEED, LENGTH = 3, 8
 KEPT = ("eval_dataset", "peft_config")  # Arguments of a trainer, not of its settings.
 
 
-def rows():
-    """Prompts and answers, as a training set has them."""
-    template = load_template("plain", ROOT)
-    lines = SET.read_text().splitlines()[:12]
-    for row in map(json.loads, lines):
-        yield {
-            "prompt": template.format(problem=row["problem"]),
-            "answer": str(row["answer"]),
-        }
-
-
-ROWS = list(rows())
+# Prompts and answers, as a training set has them.
+TEMPLATE = load_template("plain", ROOT)
+ROWS = [
+    {"prompt": TEMPLATE.format(problem=row["problem"]), "answer": str(row["answer"])}
+    for row in map(json.loads, SET.read_text().splitlines()[:12])
+]
 
 
 def right(completions, answer, **columns):

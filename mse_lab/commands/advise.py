@@ -87,9 +87,9 @@ def execute(arguments: Namespace) -> int:
     from mse_lab.report.advice_report import say_advice
 
     advice = _read(run, probe and name, arguments)
+    print(say_advice(*_head([advice], [run], [name], arguments), as_json=arguments.json))
     if output_folder(run).resolve() == run.resolve():
         keep_advice_of_run(run, advice)
-    print(say_advice(*_head([advice], [run], [name], arguments), as_json=arguments.json))
     return 0
 
 

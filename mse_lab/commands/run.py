@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,6 @@ def announce(folder: Path, outcome: Outcome, name: str) -> None:
     parts = [Part(sentences=lines), ratio_part(read_tables(folder).mse)]
     print(as_text(parts))
     for begin, command in zip(("next:", "     ", "     "), NEXT, strict=True):
-        print(f"{begin} {COMMAND_PREFIX} {command} {name}")
+        print(f"{begin} {COMMAND_PREFIX} {command} {shlex.quote(name)}")
     if not outcome.noted.ok:
         complain(f"{folder}: a built-in check FAILED; do not rely on its numbers")

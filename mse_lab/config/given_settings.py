@@ -11,7 +11,7 @@ than passed over. Misspelt is a name near to one of the table that is none of th
 import difflib
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -59,18 +59,19 @@ MOST_LETTERS, LEAST_ALIKE = 4, 0.75
 
 
 def is_misspelt(name: str, known: str) -> bool:
-    """Whether a name hardly differs from a known one, where no words follow it.
+    """Whether a name hardly differs from a known one, or is its first words.
 
     >>> [is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "stop")]
     [True, False, False]
     >>> is_misspelt("num_eval_epochs", "num_train_epochs")
     False
     """
+    name = name.replace("-", "_").lower()
+    if "_" in name.rpartition(".")[2] and known.startswith(name):
+        return True
     match = difflib.SequenceMatcher(None, name, known, autojunk=False)
-    apart = (
-        len(name) + len(known) - 2 * sum(one.size for one in match.get_matching_blocks())
-    )
-    if apart > MOST_LETTERS or name.startswith(f"{known}_"):
+    apart = (len(name) + len(known)) * (1 - match.ratio())
+    if round(apart) > MOST_LETTERS or name.startswith(f"{known}_"):
         return False
     match.set_seqs(*(one.rpartition(".")[2] for one in (name, known)))
     return match.ratio() >= LEAST_ALIKE
@@ -98,8 +99,10 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
 
     given = [*leaves(values, trainer.owns)]  # One of the trainer's is not gone into.
     for spelling, value in given:
-        for known in _lost(spelling, value, trainer):
-            refuse_section(spelling, known)
+        inside = leaves(value) if isinstance(value, Mapping) else ()
+        for known in filter(None, (trainer.find(name) for name, _ in inside)):
+            if known == trainer.size or spelling == trainer.file:  # It would be lost.
+                refuse_section(spelling, known)
         name = trainer.find(spelling) or spelling
         if name in settings:
             raise InputError(f"{where}: {name} is set twice; leave one out")
@@ -109,18 +112,10 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
             if spelling.endswith(f".{known}"):
                 if name not in settings:  # Else it may be another program's.
                     refuse_section(spelling.removesuffix(f".{known}"), known)
-            elif is_misspelt(spelling.replace("-", "_"), known):
+            elif is_misspelt(spelling, known) or trainer.misplaces(spelling, known):
                 line = f"unknown setting {spelling}; did you mean {known}?"
                 raise InputError(f"{where}: {line}")
     return settings
-
-
-def _lost(name: str, value: Any, trainer: Trainer) -> Iterator[str]:
-    """Find settings in a mapping that the trainer takes for something else."""
-    for inside, _ in leaves(value) if isinstance(value, Mapping) else ():
-        known = trainer.find(inside)
-        if known and (known == trainer.size or name == trainer.file):
-            yield known
 
 
 def _of_wandb(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -183,7 +178,8 @@ def _value_of(texts: Sequence[str], where: str) -> Any:
     """Read the words behind a name, none for a switch."""
     first, last = (texts[0][:1], texts[0][-1:]) if len(texts) == 1 else ("", "")
     if first in ("[", "{") or (first in ("'", '"') and first == last):  # Hydra's.
-        return parse_yaml(texts[0], where)
+        blank = ": " if first == "{" else ":"  # Hydra's mappings need none.
+        return parse_yaml(re.sub(r":(?! )", blank, texts[0]), where)
     values = [normal(text) for text in texts]
     return values if len(values) > 1 else values[0] if values else True
 

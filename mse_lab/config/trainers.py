@@ -139,6 +139,17 @@ class Trainer(_Part):
         """Find the setting that a name stands for; None if it is no row of the table."""
         return self.spellings.get(name.replace("-", "_"))
 
+    def misplaces(self, name: str, known: str) -> bool:
+        """Whether a name is a setting's in another section of the trainer's, or in none.
+
+        A model's own config may have sampling settings of such names.
+        """
+        section, last = name.partition(".")[0], known.rpartition(".")[2]
+        if known.endswith(f".{name}"):
+            return "." in name or ".rollout." not in known
+        in_section = (one.startswith(f"{section}.") for one in self.own_names)
+        return "_" in last and name.endswith(f".{last}") and any(in_section)
+
     def values_of(self, name: str) -> list[str]:
         """The texts that say, as a setting's value, which estimator or objective it is."""
         rows = [row.when.get(name, ()) for row in self.estimators]

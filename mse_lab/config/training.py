@@ -120,7 +120,10 @@ class Setting:
             return None
         named = {"name": entry} if isinstance(entry, str) else entry
         lengths = (kinds[self.value(name)] for name, kinds in self.table.length.items())
-        length = next(lengths, None)
+        if (length := next(lengths, None)) == "micro-batch":
+            kinds = {1: "sequence", self.counts.step: "token-batch"}
+            if (length := kinds.get(self.whole(self.table.batch.unit[0]))) is None:
+                return None
         return entry if length is None else {"length": length, **named}
 
     @property
@@ -190,22 +193,14 @@ def _refuse_values(setting: Setting) -> None:
         elif isinstance(value, str) and "${" in value:
             fault = "a reference; give the file with values, which the trainer saves"
         elif takes and value not in takes:
-            known = [one for one in takes if isinstance(one, str)]
-            fault = f"{trainer.title} takes no such; {nearest(str(value).lower(), known)}"
+            hint = nearest(str(value).lower(), [*map(str, takes)])
+            fault = f"{trainer.title} takes no such; {hint}"
         elif isinstance(value, str) and setting.weights is None:
             known, low = trainer.values_of(name), value.lower()
             if value not in known and any(is_misspelt(low, one) for one in known):
                 fault = f"{nearest(low, known)}; give --estimator if it is your own"
         if fault:
             raise setting.refuse(f"{name} = {shown(value)}: {fault}")
-
-
-def _refuse_size(setting: Setting) -> None:
-    """Refuse a group that the trainer does not take."""
-    trainer, size = setting.table, setting.group_size
-    if size < trainer.least and setting.weights is None:
-        fault = f"{trainer.title} takes {trainer.least} or more"
-        raise setting.refuse(f"{trainer.size} = {size}: {fault}")
 
 
 def _settle(setting: Setting) -> Setting:
@@ -225,8 +220,11 @@ def _settle(setting: Setting) -> Setting:
 
 
 def _refuse_batch(setting: Setting) -> None:
-    """Refuse a batch that the trainer would refuse, or that takes groups apart."""
+    """Refuse a group or batch that the trainer would refuse, or that takes groups apart."""
     trainer, batch, size = setting.table, setting.table.batch, setting.group_size
+    if size < trainer.least and setting.weights is None:
+        fault = f"{trainer.title} takes {trainer.least} or more"
+        raise setting.refuse(f"{trainer.size} = {size}: {fault}")
     if setting.told_twice:
         both = setting.say(setting.told_twice)
         raise setting.refuse(f"{both}: {trainer.title} takes one of them; leave one out")
@@ -312,12 +310,10 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     trainer = TRAINERS[name := class_of([*read, *extra], training.trainer, where)]
     refuse_other([*read, *extra], trainer, where)
     typed = read_typed(extra, trainer)
-    whole = read | typed
+    whole = (read or trainer.assumed) | typed
     refuse_without_size(whole, trainer, where)
     if not trainer.estimators and training.estimator is None:
         raise InputError(f"{where}: of {trainer.title} no estimator; give --estimator")
-    if not read:
-        whole = trainer.assumed | whole
     setting = Setting(
         trainer=name,
         values={key: one for key, one in whole.items() if key in trainer.settings},
@@ -330,22 +326,9 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
     )
     if training.config is not None or trainer.file in read:
         setting = _settle(setting)
-    for refuse in (_refuse_values, _refuse_size, _refuse_batch):
-        refuse(setting)
+    _refuse_values(setting)
+    _refuse_batch(setting)
     return setting
-
-
-def interpret(values: Mapping[str, Any], estimator: EstimatorEntry | None) -> Setting:
-    """Say what the arguments of a live trainer of TRL's amount to.
-
-    What a probe has, too, is left out: the live policy is the one that is measured. An
-    `estimator` stands for the trainer's own weights.
-    """
-    rows = TRAINERS[name := class_of(values, "trl", "training")].settings
-    known = {
-        key: one for key, one in values.items() if key in rows and rows[key].probe is None
-    }
-    return find_setting(Training(trainer=name, estimator=estimator, **known))
 
 
 def read_training(values: Mapping[str, Any] | None) -> Setting:

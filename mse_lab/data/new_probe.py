@@ -6,6 +6,7 @@ loaded. An existing file is left as it is.
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,7 +37,7 @@ TEXT = Path(__file__).with_name("new_probe.yaml")
 
 # Usual names of the columns of prompt sets; the last one is verl's.
 COLUMNS = {
-    "problem": ("problem", "question", "prompt", "input", "instruction", "query"),
+    "problem": ("problem", "question", "prompt", "instruction", "input", "query"),
     "answer": (
         *("answer", "solution", "target", "label", "output", "ground_truth"),
         "reward_model.ground_truth",
@@ -75,9 +76,18 @@ def _find_fields(row: Row, wanted: Wanted, *, answered: bool) -> Fields:
         names = usual if asked is None else (asked,)
         present = [name for name in names if column_value(values, name) is not None]
         if not present and (field != "answer" or answered or asked):
+            if empty := {*names} & {*column_names(values)}:
+                raise InputError(
+                    f"{row.where}: {min(empty)} is missing or empty; fill it in"
+                )
             raise InputError(
                 f"{row.where}: no column is called {' or '.join(names)}, but {known}; name "
                 f"the {field}'s by --{field}"
+            )
+        if present[:2] == ["instruction", "input"] and values["input"]:  # Alpaca's.
+            raise InputError(
+                f"{row.where}: instruction and input hold a problem; join them, or "
+                "name one by --problem"
             )
         if present:
             columns[field] = present[0]
@@ -246,4 +256,4 @@ def write_new(
             raise InputError(f"{out}: exists; name another file by --out") from None
         with file:
             file.write(text)
-    return [*lines, f"next: {COMMAND_PREFIX} advise {out}"]
+    return [*lines, f"next: {COMMAND_PREFIX} advise {shlex.quote(str(out))}"]

@@ -130,7 +130,7 @@ def _problem(row: Row, fields: Fields) -> Any:
     if not one_value and not is_chat(problem):
         raise InputError(
             f"{row.where}: {fields.problem} = {shown(problem)}: give a text, or a list of "
-            "messages with a role and a content each"
+            "messages, each with a role and a text as its content"
         )
     return problem
 

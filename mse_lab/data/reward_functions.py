@@ -147,11 +147,8 @@ def _as_rewards_of(
         pass
 
     def rewards_of(texts: Sequence[str], prompt: Prompt, _: Ids) -> list[Any]:
-        rewards = {
-            text: _awaited(one_by_one(text, protect(prompt.record)))
-            for text in dict.fromkeys(texts)
-        }
-        return [rewards[text] for text in texts]
+        # Equal texts, too: a judge may draw its rewards.
+        return [_awaited(one_by_one(text, protect(prompt.record))) for text in texts]
 
     return rewards_of
 
@@ -164,7 +161,8 @@ def _as_number(value: Any) -> float:
         )
     if isinstance(value, str | bytes):
         raise TypeError(f"it gave the text {value!r}, not a number")
-    return float(value)
+    # An array or tensor of one number, whatever its axes.
+    return float(value.item() if hasattr(value, "item") else value)
 
 
 class UserReward:
@@ -196,7 +194,7 @@ class UserReward:
         """Reward completions of one prompt, those of TRL's form in few calls."""
         numbers = self._numbers(texts, prompt, ids)
         if self._unasked and len({*numbers}) > 1:
-            self._refuse_relative(texts[:LARGEST_CALL], prompt, ids, numbers)
+            self._refuse_relative(texts[:LARGEST_CALL], prompt, ids, numbers[:LARGEST_CALL])
             self._unasked = False
         return numbers
 
@@ -218,18 +216,29 @@ class UserReward:
     def _refuse_relative(
         self, texts: Sequence[str], prompt: Prompt, ids: Ids, together: list[float]
     ) -> None:
-        """Refuse a reward that ranks a call's completions; noise is no such reward."""
-        for text, _ in Counter(texts).most_common(ALONE):
-            at = texts.index(text)
+        """Refuse a reward that ranks a call's completions; noise is no such reward.
+
+        Noise gives other numbers when the same call comes again.
+        """
+        all_ids = None if ids is None else ids[: len(texts)]
+        tokens = texts if all_ids is None else [tuple(map(int, one)) for one in all_ids]
+        drawn = [*zip(texts, tokens, strict=True)]
+        for one, _ in Counter(drawn).most_common(ALONE):
+            at = drawn.index(one)
             its_ids = None if ids is None else ids[at : at + 1]
-            (alone,) = self._numbers([text], prompt, its_ids)
-            if math.isclose(alone, together[at], rel_tol=1e-6, abs_tol=1e-9):
+            (alone,) = self._numbers([texts[at]], prompt, its_ids)
+            others = (
+                reward
+                for each, reward in zip(drawn, together, strict=True)
+                if each == one
+                and not math.isclose(alone, reward, rel_tol=1e-6, abs_tol=1e-9)
+            )
+            if (other := next(others, None)) is None:
                 continue
-            all_ids = None if ids is None else ids[: len(texts)]
-            if self._numbers(texts, prompt, all_ids)[at] == together[at]:
+            if self._numbers(texts, prompt, all_ids) == together:
                 raise InputError(
                     f"{self._what}: its value depends on the other completions of a call "
-                    f"({alone:g} alone, {together[at]:g} with others), and is not "
-                    "measured: give a reward of each completion"
+                    f"({alone:g} alone, {other:g} with others), and is not measured: give "
+                    "a reward of each completion"
                 )
             return

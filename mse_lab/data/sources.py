@@ -8,6 +8,7 @@ revision that it has seen before.
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -40,9 +41,10 @@ class Row(NamedTuple):
 
 
 def _lines(path: Path) -> Iterator[Row]:
-    text = read_text(path)
-    if text.lstrip().startswith("[") or path.suffix.lower() == ".tsv":
-        what = "a table with tabs" if path.suffix.lower() == ".tsv" else "a JSON array"
+    what = {".tsv": "a table with tabs", ".gz": "packed"}.get(path.suffix.lower(), "")
+    text = "" if what else read_text(path)
+    if what or text.lstrip().startswith("["):
+        what = what or "a JSON array"
         raise InputError(f"{path}: {what}; give one JSON object a line, CSV or Parquet")
     # Not splitlines: a text may contain U+2028.
     lines = enumerate(text.split("\n"), start=1)
@@ -80,6 +82,8 @@ def _table(path: Path) -> Iterator[Row]:
     numbers = count()
     for rows in read_rows(path, lambda names: names, Faults()):
         names, cells = [*rows.columns], map(_cells, rows.columns.values())
+        if len(names) == 1 and (cut := re.search("[;\t]", names[0])):
+            raise InputError(f"{path}: its columns are separated by {cut[0]!r}, not commas")
         for at, row in enumerate(zip(*cells, strict=True)):
             yield _row(rows.place(at), next(numbers), dict(zip(names, row, strict=True)))
 

@@ -162,9 +162,8 @@ def find_logs(paths: Sequence[Path], given: GivenColumns, faults: Faults) -> Log
             del others[file]
     name = ", ".join(map(str, paths))
     if not known:
-        kinds = f"has no {', '.join(ROW_SUFFIXES)} file"
-        remedy = f"{name}: {kinds}; name the folder that the trainer writes its rollouts to"
-        raise InputError(remedy)
+        has = f"{name}: has no {', '.join(ROW_SUFFIXES)} file"
+        raise InputError(f"{has}; name the folder that the trainer writes its rollouts to")
     files, again = _each_once([*known])
     for path in paths:  # Of a training and its evaluations, or of two trainings.
         folders = Counter(file.parent for file in files if path in file.parents)

@@ -14,13 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.records.records import (
-    PART,
-    RECORD_NAMES,
-    SYNONYMS,
-    is_reward,
-    own_columns,
-)
+from mse_lab.records.records import PART, RECORD_NAMES, SYNONYMS, is_reward, own_columns
 
 # The names of a record that a log has: not those of a run alone.
 NAMES = [name for name in RECORD_NAMES if name not in ("pool", "log_prob")]
@@ -116,7 +110,7 @@ def _trl(
     Columns in this order: `step`, `prompt`, `completion`, a float for each reward function,
     what a reward function gave to `log_extra`, `advantage`. `functions` are those that
     `trainer_state.json` names; else every float may be one, and in a CSV, whose cells have
-    no type, every column. Source: `GRPOTrainer.log` of TRL 1.16; `RLOOTrainer`'s is alike.
+    no type, every column. Source: `GRPOTrainer.log` of TRL 1.16; `RLOOTrainer` writes none.
     """
     floats = [name for name, kind in types.items() if _may_be_float(kind)]
     if not {*_TRL} <= {*types} or "advantage" not in floats:

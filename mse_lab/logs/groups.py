@@ -82,14 +82,15 @@ class _Groups:
         return f"group={self.log.form.columns[named]}" if named else ""
 
 
-def _by(log: Log, table: pd.DataFrame, keys: Sequence[str]) -> _Groups:
+def by(log: Log, table: pd.DataFrame, keys: Sequence[str]) -> _Groups:
+    """Take the completions of the same values for a group, of keys that the log has."""
     keys = [key for key in keys if key in table]
     return _Groups(log, table, keys, number(table, *keys))
 
 
-def _refuse_again(groups: _Groups) -> None:
+def refuse_again(groups: _Groups) -> None:
     """Refuse a group, or else a step, that comes again after another."""
-    mixed = groups.log.form.mixed and "step" in groups.table
+    mixed = groups.log.form.name != "rows" and "step" in groups.table
     codes = number(groups.table, "step") if mixed else groups.group_N
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for at in starts[pd.Series(codes[starts]).duplicated()][:1].tolist():
@@ -121,7 +122,7 @@ def _refuse_joined(groups: _Groups) -> None:
     alone = groups.size_K.max() == 1
     own = {"group": groups.log.form.columns["group"]} if "group" in groups.table else {}
     for column, name in (ids | own).items():
-        joined = _by(groups.log, groups.table, [column, "step"])
+        joined = by(groups.log, groups.table, [column, "step"])
         one_for_all = column in ids and groups.table[column].nunique() == 1
         finer = (groups.parts_K(pd.Series(joined.group_N)) > 1).any()
         if (alone or (column in ids and "group" in name.lower())) and not (
@@ -153,8 +154,10 @@ def _refuse_unlike(groups: _Groups) -> None:
     alone = len(groups.table) > 1 and groups.table["prompt"].nunique() == 1
     groups.refuse((size_K > 0) & alone, "and there is no other prompt", remedy)
     short_K = largest - size_K
-    if faults.early:
-        short_K[groups.group_N[-1]] = 0
+    if faults.early:  # In files of mixed order any group of the last step.
+        mixed = groups.log.form.mixed and "step" in groups.table
+        last = groups.table["step"].eq(groups.table["step"].iloc[-1]) if mixed else [-1]
+        short_K[groups.group_N[last]] = 0
     unlike_K = (size_K == largest) & (short_K.sum() > len(faults.damaged))
     groups.refuse(unlike_K, f"others {size_K[np.argmax(short_K)]}", remedy)
 
@@ -204,7 +207,7 @@ def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
             "--group-size G where groups are blocks of lines"
         )
     of_names = ("step", "group") if by_user else ("prompt", "step", "group")
-    groups = _by(log, table, of_names if named else ("file", "step"))
+    groups = by(log, table, of_names if named else ("file", "step"))
     groups.refuse(groups.parts_K(table["file"]) > 1, "in two files", _TWO_FILES)
     if group_size is not None:
         alone = groups.size_K.max() == 1 < group_size and "prompt" in groups.keys
@@ -215,11 +218,11 @@ def groups_by_id(log: Log, table: pd.DataFrame, group_size: int | None) -> Ints:
                 "--columns group=... names what identifies a group",
             )
         elif alone:  # Each has a prompt of its own: neighbours of a step are a group.
-            groups = _by(log, table, ["file", "step"])
-            _refuse_again(groups)
+            groups = by(log, table, ["file", "step"])
+            refuse_again(groups)
         groups = _cut(groups, group_size)
     else:
-        _refuse_again(groups)
+        refuse_again(groups)
     _refuse_split(groups)
     if group_size is None and not by_user:
         (_refuse_repeats if _tells_groups(table) else _refuse_unlike)(groups)

@@ -68,9 +68,7 @@ def _choose(values: dict[str, Floats], has: dict[str, Flags], given: str | None)
         raise InputError(f"outcome = {one_line(given)}: {remedy}")
     most = max(flags_K.sum() for flags_K in has.values())
     common = [name for name, flags_K in has.items() if flags_K.sum() == most]
-    counts = {
-        name: len(np.unique(values[name][~np.isnan(values[name])])) for name in common
-    }
+    counts = {name: pd.Series(values[name]).nunique() for name in common}
     varied = {name: count for name, count in counts.items() if count > 1} or counts
     return min(varied, key=varied.__getitem__)
 

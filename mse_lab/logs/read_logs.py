@@ -95,8 +95,13 @@ class _Reader:
         """Give the numbers of some rows."""
         added = form.added([*rows.columns])
         for name in added:
-            kinds = {*map(type, listed(rows.columns[name]))} - {type(None)}
-            self.words |= {name} if kinds - {bool, int, float} else set()
+            values = listed(rows.columns[name])
+            odd = {*map(type, values)} - {type(None), bool, int, float}
+            self.words |= {name} if odd else set()
+            for at in [at for at, one in enumerate(values) if type(one) in odd][:1]:
+                if name == form.outcome:
+                    line = f"{rows.place(at)}: {name} = {shown(values[at])}"
+                    raise InputError(f"{line}: no number; give one in every row")
         parts = {PART + name: name for name in added if name not in self.words}
         records = read_records(rows, dict(form.columns) | parts)
         if form.blocks and "completion" in records:  # In a CSV an empty text is no cell.
@@ -196,9 +201,10 @@ def _refuse_odd_ids(log: Log, table: pd.DataFrame) -> None:
 
     Such an id counts within a step, perhaps.
     """
+    why = "is missing, which other rows have; give it in every row or in none"
+    columns = log.form.columns
     for name in [name for name in IDENTITIES if name in table]:
-        why = "is missing, which other rows have; give it in every row or in none"
-        log.refuse(table, table[name].isna(), f"{name} {why}")
+        log.refuse(table, table[name].isna(), f"{columns.get(name, name)} {why}")
     if {"prompt_id", "prompt"} <= {*table}:
         pairs = table[["prompt_id", "prompt"]].drop_duplicates()
         for at in pairs.index[pairs["prompt_id"].duplicated()][:1]:
@@ -206,8 +212,9 @@ def _refuse_odd_ids(log: Log, table: pd.DataFrame) -> None:
             log.refuse(
                 table,
                 table.index == at,
-                f"prompt_id = {label} goes with two prompts; --columns prompt_id=prompt if "
-                "the text identifies them, prompt=prompt_id if the id does",
+                f"prompt_id = {label} goes with two prompts; --columns prompt_id="
+                f"{columns['prompt']} if the text identifies them, prompt="
+                f"{columns['prompt_id']} if the id does",
             )
 
 

@@ -21,7 +21,7 @@ from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs import trl
 from mse_lab.logs.find_logs import LeftOut, Log
-from mse_lab.logs.groups import groups_by_id, largest_mode, number
+from mse_lab.logs.groups import by, groups_by_id, largest_mode, number, refuse_again
 from mse_lab.mse.zero_variance import equal_share
 from mse_lab.records.records import PART
 from mse_lab.records.rows import MOST_DAMAGED
@@ -33,13 +33,8 @@ REWARD_ROUNDING = 1e-8
 # What a part of several rewards is called that is their total.
 _TOTALS = {"total", "reward", "total_reward", "reward_total", "sum", "score", "overall"}
 
-UNLIKE_PROMPTS = (
-    "Completions of a group have different prompts: each group is taken for one prompt."
-)
-
-APART = (
-    "Rows of a group lie apart: --group-size takes those of a prompt together, by order."
-)
+UNLIKE_PROMPTS = "Within groups prompts differ: each group is taken for one prompt."
+APART = "Rows of a group lie apart: --group-size takes a prompt's together, by order."
 
 
 @dataclass(frozen=True)
@@ -155,6 +150,7 @@ def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
     """Put completions into groups, and give each its reward."""
     table, left_out, cautions = log.completions, [*log.left_out], list[str]()
     if log.form.blocks:
+        refuse_again(by(log, table, ["step"]))
         table, more = trl.leave_out(table, log.state, asked=log.asked)
         left_out += more
     table, parts = _with_reward(log, table)

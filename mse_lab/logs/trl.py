@@ -128,7 +128,7 @@ def _sizes(runs: Ints, group_size: int | None) -> list[int]:
     raise InputError(
         f"{asked}TRL writes a group as a block of one prompt, and here blocks have {some} "
         "completions: rows are missing, or in another order; name what identifies a group, "
-        "--columns group=..."
+        "--columns reward=...,group=..., of groups of one group=prompt"
     )
 
 
@@ -168,7 +168,8 @@ def block_length(
             "the advantages do not follow the rewards in blocks of "
             f"{' or '.join(map(str, sizes))}: with reward_weights give them, --columns "
             "reward=A,reward=0.5*B; with a KL term in the reward name the rewards as they "
-            "are, --columns reward=A; else a row is missing or in another place"
+            "are, --columns reward=A, with a baseline of your own, too; else a row is "
+            "missing or in another place, or files are evaluations"
         )
     alike = (runs == sizes[-1]).all() and len(runs) > table["step"].nunique()
     if len(sizes) > 1 and not alike:

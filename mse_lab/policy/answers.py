@@ -39,7 +39,7 @@ def _first_answer(policy: Policy, tokens: Sequence[int]) -> bytes:
     some = sum(map(torch.numel, counted)) < sum(map(torch.numel, policy.model.parameters()))
     inputs = torch.tensor([list(tokens)], device=policy.device)
     with _one_thread(), torch.set_grad_enabled(some), policy.differentiable():
-        logits = policy.model(input_ids=inputs).logits[0, -1]
+        logits = policy.model(input_ids=inputs, use_cache=False).logits[0, -1]
         if some:
             moved = torch.autograd.grad(logits.max(), counted, allow_unused=True)
             parts = [one.double().norm()[None] for one in moved if one is not None]

@@ -22,8 +22,10 @@ from mse_lab.answers.advice import Advice, make_advice
 from mse_lab.answers.advice_evidence import Evidence, ask
 from mse_lab.answers.ladder import Ladder
 from mse_lab.api.measure import evidence_of
+from mse_lab.config.given_settings import class_of
+from mse_lab.config.schema import EstimatorEntry, Training
 from mse_lab.config.trainers import TRAINERS
-from mse_lab.config.training import interpret
+from mse_lab.config.training import Setting, find_setting
 from mse_lab.console import ending
 from mse_lab.data.prompts import Prompt, choose_prompts
 from mse_lab.data.reward_functions import UserReward
@@ -121,6 +123,7 @@ class MSECallback(TrainerCallback):
         self._said = ("", 0)  # The verdict that was printed, and its size.
         self._rewards: list[str] = []  # The trainer's reward functions, where known.
         self._trained: Any = self._reward  # The first of them.
+        self._replaced: list[str] = []  # What of the trainer a user's own code replaces.
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Forget an earlier training, and go before the reporters.
@@ -137,6 +140,7 @@ class MSECallback(TrainerCallback):
         trainer = _caller_with("reward_func_names")
         self._rewards = [*getattr(trainer, "reward_func_names", [])]
         self._trained = [*getattr(trainer, "reward_funcs", []), self._reward][0]
+        self._replaced = replaced_in(trainer) if self._rewards else []
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the policy that will draw the step's completions, if that is due."""
@@ -199,11 +203,13 @@ class MSECallback(TrainerCallback):
         sampling = sampling_of(args)
         # The trainer has worked out the generation batch from what is given, too.
         values = {"processes": args.world_size, "generation_batch_size": None}
-        values["num_train_epochs"] = state.num_train_epochs  # Those of max_steps, too.
+        # Those of max_steps, too; of rows without a length they say nothing.
+        epochs = state.num_train_epochs
+        values["num_train_epochs"] = epochs if epochs < sys.maxsize else None
         values["reward_funcs"] = self._rewards
         replaced = getattr(args, "mse_lab_estimator", None)
         setting = interpret(vars(args) | values, replaced)
-        uncounted = [*setting.uncounted]
+        uncounted = [*setting.uncounted, *self._replaced]
         if len(self._rewards) == 1 and self._trained != self._reward:
             own = getattr(self._reward, "__name__", type(self._reward).__name__)
             uncounted.append(f"reward_funcs = {self._rewards[0]} (measured: {own})")
@@ -238,6 +244,19 @@ class MSECallback(TrainerCallback):
         return evidence
 
 
+def interpret(values: Mapping[str, Any], estimator: EstimatorEntry | None) -> Setting:
+    """Say what the arguments of a live trainer amount to, of their table's rows.
+
+    What a probe has, too, is left out: the live policy is the one that is measured. An
+    `estimator` stands for the trainer's own weights.
+    """
+    rows = TRAINERS[name := class_of(values, "trl", "training")].settings
+    known = {
+        key: one for key, one in values.items() if key in rows and rows[key].probe is None
+    }
+    return find_setting(Training(trainer=name, estimator=estimator, **known))
+
+
 def _caller_with(name: str) -> Any:
     """Find who calls a callback, and has something of a name; None where nobody has."""
     frame: FrameType | None = sys._getframe(2)
@@ -246,6 +265,14 @@ def _caller_with(name: str) -> Any:
             return owner
         frame = frame.f_back
     return None
+
+
+def replaced_in(trainer: Any) -> list[str]:
+    """Name what draws or weighs completions in the place of TRL's own code."""
+    kind = type(trainer)
+    is_own = kind.__module__.partition(".")[0] in ("trl", "mse_lab")
+    drawing = [name for name in ("rollout_func", "tools") if getattr(trainer, name, None)]
+    return [*drawing, *([] if is_own else [f"{kind.__name__} (judged as TRL's own)"])]
 
 
 def _print(text: str) -> None:
@@ -280,7 +307,7 @@ def log_numbers(advice: Advice, evidence: Evidence) -> dict[str, float]:
     saves = ladder.price(ladder.best.aim, 0.0).value
     numbers = {
         **interval_columns("best_group_size", advice.best),
-        "progress": advice.progress_at(completions).value,
+        "progress": advice.progress_at(completions).value or None,
         "steps_saved": advice.steps_saved.value if advice.steps_saved else None,
         "noise_scale": advice.noise_scale.value,
         "alpha": ladder.best.alpha,

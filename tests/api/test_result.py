@@ -154,16 +154,11 @@ def test_a_figure_that_there_is_not_is_refused(result):
 @pytest.mark.parametrize(
     "sizes", [np.array([4, 8]), range(4, 9, 4)], ids=["array", "range"]
 )
-def test_sizes_are_whole_numbers_of_any_kind(arrays, sizes):
-    found = mse_lab.analyse(arrays, group_sizes=sizes, estimators=["grpo"])
-    assert found.group_sizes == [4, 8]
-    assert {*found.mse["estimator"]} == {"grpo"}
-
-
-def test_an_estimator_may_have_parameters(arrays):
+def test_sizes_are_whole_numbers_of_any_kind_and_estimators_have_parameters(arrays, sizes):
     entries = [{"name": "pass-at-k", "k": 2}]
-    one = mse_lab.analyse(arrays, group_sizes=[4], estimators=entries)
-    assert list(one.mse["estimator"]) == ["pass-at-k(k=2)"]
+    found = mse_lab.analyse(arrays, group_sizes=sizes, estimators=entries)
+    assert found.group_sizes == [4, 8]
+    assert {*found.mse["estimator"]} == {"pass-at-k(k=2)"}
 
 
 def test_every_column_is_named_in_the_docstrings(result):

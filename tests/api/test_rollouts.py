@@ -1,4 +1,6 @@
-"""`mse_lab.rollouts` and `mse-lab rollouts`: what they take, and no torch."""
+"""`mse_lab.rollouts` and `mse-lab rollouts`: what they take and give, and no torch."""
+
+import json
 
 import pandas as pd
 import pytest
@@ -8,6 +10,9 @@ import run_mse
 from log_makers import draw_groups, groups_of, write_lines
 
 COUNTS = ("prompts", "groups", "completions", "group_size", "mean_reward", "forecast")
+SHARES = ("never_right", "always_right", "zero_variance", "all_right", "all_wrong")
+# What a user's scripts may rely on.
+KEYS = {"source", "left_out", *COUNTS, *SHARES}
 
 
 @pytest.fixture
@@ -17,8 +22,17 @@ def log(tmp_path):
     return write_lines(tmp_path / "run/log.jsonl", draw_groups(values, 8, groups=4))
 
 
-def command(*words):
-    return run_mse.main(["rollouts", *map(str, words)])
+def test_json_has_what_scripts_rely_on(log, carry_out):
+    """Python gives the same."""
+    found = json.loads(carry_out("rollouts", log.parent, "--json"))
+    assert {*found} >= KEYS
+    assert (found["prompts"], found["groups"], found["completions"]) == (12, 48, 384)
+    assert (found["group_size"], found["left_out"]) == (8, [])
+    for key in SHARES:
+        assert {*found[key]} == {"value", "low", "high"}
+    assert {*found["forecast"][0]} == {"group_size", "zero_variance"}
+    assert found["never_right"]["value"] == pytest.approx(4 / 12)
+    assert found == mse_lab.rollouts(log.parent).summary
 
 
 def test_python_gives_frames_and_a_figure(log):
@@ -39,11 +53,11 @@ def test_a_frame_files_and_a_folder_give_the_same(log):
         assert {key: found[key] for key in COUNTS} == {key: wanted[key] for key in COUNTS}
 
 
-def test_names_are_no_html(tmp_path, capsys):
+def test_names_are_no_html(tmp_path, carry_out):
     folder = tmp_path / "<b>run"
     write_lines(folder / "log.jsonl", groups_of([0, 1]))
-    assert command(folder, "--markdown") == 0
-    assert (said := capsys.readouterr().out).startswith("## ")
+    said = carry_out("rollouts", folder, "--markdown")
+    assert said.startswith("## ")
     assert "<b>" not in said
 
 
@@ -53,7 +67,7 @@ def test_names_are_no_html(tmp_path, capsys):
 )
 def test_limits_decide_the_exit_status_and_the_verdict(log, limit, status, capsys):
     """Half of the groups: a limit is exceeded above it, not at it."""
-    assert command(log, "--fail-on", limit) == status
+    assert run_mse.main(["rollouts", str(log), "--fail-on", limit]) == status
     said = capsys.readouterr()
     assert ("is above" in said.err) is bool(status)
     assert ("LOOK zero-variance groups 50%" in " ".join(said.out.split())) is bool(status)

@@ -8,7 +8,8 @@ door, on runs of prompts drawn from the populations of `tests/designs.py`. Count
 number are kept in `results/coverage/table.csv`, or `bootstrap.csv` where intervals are the
 bootstrap's.
 `advice.csv` (`--advice`) has what stands beside the verdict when `advise` stops, at N = 64,
-on the populations of verdicts: there how much is drawn depends on what was seen. A
+on the populations of verdicts: there how much is drawn depends on what was seen. Runs that
+drew a prompt of the rare kind, where there is one, count once more, as `KIND, drawn`. A
 design that is there with as many runs is left as it is, unless it is named; so what was
 interrupted goes on. `--quick` makes five runs of each and writes nothing. All of it takes
 half an hour of two cores.
@@ -24,6 +25,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +37,10 @@ from benchmarks.levels import BUDGET, COMPLETIONS, draw_looks, parse
 from designs import POPULATIONS, VERDICTS
 from mse_lab.answers.advice import make_advice
 from mse_lab.mse.samples import Samples
-from simulated import analysed, evidence_of
+from simulated import analysed, choose, evidence_of
 from truths import Answer, Truth, of_advice, of_claims, of_fixed_prompts, of_side
+
+DRAWN = ", drawn"
 
 OUT = Path(__file__).resolve().parents[2] / "results/coverage"
 FILES = {name: f"{name}.csv" for name in ("bootstrap", "advice")}
@@ -75,12 +79,15 @@ def answers_by(
 def advised_by(name: str, seed: int) -> tuple[list[Answer], bool]:
     """List every number of an advice that ends with its verdict, and whether it warns."""
     case, rng = VERDICTS[name], np.random.default_rng([seed, *map(ord, name)])
-    for blocks in draw_looks(case.whole.some(rng, BUDGET // COMPLETIONS), rng):
+    index_P = rng.integers(0, case.whole.prompts, BUDGET // COMPLETIONS)
+    for blocks in draw_looks(choose(case.whole, index_P), rng):
         evidence = evidence_of(Samples.of(blocks), completions=STEPS)
         if evidence.ruling.verdict != "cannot tell":
             break
     advice, truth = make_advice(evidence), case.truth
     answers = [*of_advice(advice, truth), of_side(advice.regime, truth)]
+    if case.one_in and case.rare_P[index_P[: len(blocks)]].any():
+        answers += [replace(one, kind=f"{one.kind}{DRAWN}") for one in answers]
     return answers, bool(advice.warnings)
 
 

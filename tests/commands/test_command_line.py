@@ -18,14 +18,6 @@ from mse_lab.commands.command_line import (
 from mse_lab.config.schema import Training
 
 
-def test_settings_and_names_are_taken_in_order():
-    found = parse(["run", "one", "two", "--set", "a=1", "--set", "b=2", "--out", "here"])
-    assert (found.probes, found.set) == (["one", "two"], ["a=1", "b=2"])
-    assert (found.out, found.fresh) == (Path("here"), False)
-    assert parse(["advise", "one"]).out == RESULTS
-    assert parse(["figure"]).runs == []
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """The folder of a project, and another one where one works."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 from mse_lab.mse.loss import find_aims, progress
 from mse_lab.results.finished_run import read_run
+from simulated import norms_only
 from written_runs import simulate, write_run
 
 OWN = """
@@ -36,7 +38,7 @@ def folder(tmp_path, monkeypatch):
     pools = simulate(prompts=12, reference=1024, sizes=[256])
     shape = (12, 64, 8)
     gram = np.einsum("pkagah->pkagh", pools.gram_PKGG.reshape(12, 2, 32, 8, 32, 8))
-    pools = pools.__class__(**vars(pools) | {"gram_PKGG": gram.reshape(*shape, 8)})
+    pools = replace(pools, gram_PKGG=gram.reshape(*shape, 8))
     return write_run(tmp_path / "run", pools, sizes=[2, 4, 8])
 
 
@@ -138,19 +140,13 @@ def test_wrong_words_are_refused(folder, refused, words, says):
 
 def test_pools_that_lack_something_are_refused(tmp_path, refused):
     """Norms of logits that no run recorded, products, and all of them."""
-    pools = simulate(sizes=[4])
-    bare = {
-        "logits": vars(pools) | {"logit_norms2_PN": pools.rewards_PN + np.nan},
-        "products": vars(pools)
-        | {"gram_PKGG": np.where(np.eye(4, dtype=bool), pools.gram_PKGG, np.nan)},
-    }
-    says = {
-        "logits": "were not recorded; measure again with ",
-        "products": "probe: its pools lack products of completions",
-    }
-    entry = "{name: norm-weighted, weight: logits}"
-    for name, arrays in bare.items():
-        folder = write_run(tmp_path / name, type(pools)(**arrays), sizes=[2, 4])
-        assert says[name] in refused("compare", str(folder), "--estimators", entry)
+    pools, entry = simulate(sizes=[4]), "{name: norm-weighted, weight: logits}"
+    bare = replace(pools, logit_norms2_PN=pools.rewards_PN + np.nan)
+    for lacking, says in (
+        (bare, "were not recorded; measure again with "),
+        (norms_only(pools), "probe: its pools lack products of completions"),
+    ):
+        folder = write_run(tmp_path / "run", lacking, sizes=[2, 4])
+        assert says in refused("compare", folder, "--estimators", entry)
     (folder / "pools.npz").unlink()
-    assert "tables only; " in refused("compare", str(folder), "--estimators", entry)
+    assert "tables only; " in refused("compare", folder, "--estimators", entry)

@@ -120,6 +120,20 @@ FORMS = [
      8, STD | {"eps": 1e-6}, None,
      "actor_rollout_ref.actor.optim.lr = 1e-06; data.apply_chat_template_kwargs = "
      "{'enable_thinking': False}; reward.reward_kwargs.overlong_buffer_cfg.enable = True"),
+    # TRL's bnpo makes a batch of the tokens of each micro-batch.
+    *(("trl", f"{{loss_type: bnpo, per_device_train_batch_size: {each}, "
+       f"gradient_accumulation_steps: {steps}}}", 8, weights, steps * each, "")
+      for each, steps, weights in ((8, 1, STD), (1, 64, STD | {"length": "sequence"}),
+                                   (4, 16, None))),
+    ("trl", "{num_generations: 8, accelerate_config: zero3, reward_funcs: [a], "
+     "reward_model_name_or_path: b}", 8, STD, None,
+     "reward_model_name_or_path = b; accelerate_config = zero3"),
+    ("verl", f"'actor_rollout_ref.rollout={{n:8,temperature:0.7}}' {MINI}=256 "
+     "algorithm.adv_estimator=rloo data.train_batch_size=256 data.gen_batch_size=768 "
+     "env.rollout.n=1 +mine.top_k=3", 8, LOO | {"length": "token-batch"}, 2048,
+     "data.gen_batch_size = 768; actor_rollout_ref.rollout.temperature = 0.7"),
+    # A model's own config has a top_k.
+    ("verl", f"{N}=4 +top_k=3", 4, None, None, ""),
     # Hydra's overrides.yaml.
     ("verl", f"[algorithm.adv_estimator=rloo, {N}=5, +trainer.mine=2, ~data.custom_cls]",
      5, LOO | {"length": "token-batch"}, None, ""),
@@ -268,6 +282,7 @@ REFUSED = [
     ("rloo", "x.yaml", "{num_generations: 4, scale_rewards: none}", "of TRL; give --t"),
     ("trl", "x.yaml", "loss_type: drgrpo", "'drgrpo': TRL takes no such; did you mean dr"),
     ("trl", "x.yaml", "scale_rewards: std", "scale_rewards = 'std': TRL takes no such"),
+    ("trl", "x.yaml", "{num_generations: 4, auto_find_batch_size: true}", "known: False"),
     ("trl", "x.yaml", "{num_generations: 4, generation_batch_size: 32, "
      "per_device_train_batch_size: 8, steps_per_generation: 3}", "= 3: they disagree (per"),
     ("trl", "x.yaml", "{beta: 0.1, num_processes: 2, generation_batch_size: 8, "
@@ -314,6 +329,15 @@ REFUSED = [
     ("trl", "x.yaml", "{num_generations: 8, uld_distillation_weight: 1}", "distillation"),
     ("verl", None, f"{N}=4 algorithm.adv_estimator=GRPO", "'GRPO': did you mean grpo?"),
     ("trl", "x.yaml", "loss_type: DAPO", "takes no such; did you mean dapo?"),
+    *(("verl", None, f"{N}=4 {name}=1", f"unknown setting {name}; did you mean {known}?")
+      for name, known in {
+          "ppo_mini_batch_size": MINI, "train_batch_size": "data.train_batch_size",
+          "actor.use_kl_loss": "actor_rollout_ref.actor.use_kl_loss",
+          "algorithm.use_kl_loss": "actor_rollout_ref.actor.use_kl_loss",
+          "actor_rollout_ref.ppo_mini_batch_size": MINI,
+          "algorithm.norm_adv_by_std": "algorithm.norm_adv_by_std_in_grpo"}.items()),
+    ("trl", None, "--num_generations 8 --gradient_acc 4", "mean gradient_accumulation_s"),
+    ("trl", "x.yaml", "{num_generations: 8, BETA: 0.1}", "BETA; did you mean beta?"),
     ("vrl", "training", "{}", "did you mean verl"),
     (None, "training", "num_generation: 4", "no setting of TRL; did you mean num_gene"),
     (None, "training", "max_steps: 10", "max_steps has no effect on the answer"),
@@ -396,5 +420,5 @@ def test_the_lists_of_names_are_those_of_the_installed_trl():
     script = runpy.run_path(str(Path(__file__).parents[2] / ".ci/trainer_names.py"))
     for key, name in (("trl", "grpo"), ("rloo", "rloo")):
         of_others = {"processes", "num_processes", "config", "quantization_config"}
-        of_others.add("peft_config")
+        of_others |= {"peft_config", "accelerate_config", "config_file"}
         assert TRAINERS[key].own_names - of_others == script["names_of_trl"](name)

@@ -256,3 +256,28 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
     assert [line.split() for line in proposed] == [[one, "tiny"] for one in NEXT]
     for name in ("tiny", "tiny.yaml", "results/tiny"):
         assert run_mse.main(["claims", name]) == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        ({"question": "1 + 1", "answer": None}, "line 1: answer is missing or empty"),
+        (
+            {"instruction": "Add", "input": "1 + 1", "output": 2},
+            "instruction and input hold a problem",
+        ),
+    ],
+)
+def test_what_a_first_row_lacks_or_has_twice(row, line):
+    write_lines(Path("mine.jsonl"), [row, *SUMS])
+    with pytest.raises(InputError, match=line):
+        said("mine.jsonl")
+
+
+def test_an_instruction_may_have_no_input():
+    write_lines(Path("mine.jsonl"), [{"instruction": "1 + 1", "input": "", "output": 2}])
+    assert written("mine.jsonl").prompts.fields.problem == "instruction"
+
+
+def test_the_next_command_is_typed_as_it_stands():
+    assert said(out="my own.yaml").endswith(" advise 'my own.yaml'")

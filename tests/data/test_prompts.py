@@ -239,8 +239,8 @@ def test_what_a_frame_calls_missing_is(missing):
     [
         (CHAT, {}, "prompt-0000 is a chat: set prompts.chat = true"),
         (CHAT, {"chat": True, "template": "plain"}, "and prompts.template = none"),
-        ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a content"),
-        (["1 + 1"], {"chat": True}, "a role and a content"),
+        ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a text"),
+        (["1 + 1"], {"chat": True}, "a role and a text"),
         ({"text": "1 + 1"}, {}, "give a text, or a list of messages"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -139,13 +140,13 @@ def test_a_training_gives_its_columns_and_its_state():
 
 
 def test_how_often_a_function_is_called():
-    """TRL's for some completions at once; ours once for equal texts."""
+    """TRL's for some completions at once; ours for each, for a judge may be random."""
     calls, texts = [], ["a", "b", "a"] * 30
     graded(lambda completions: calls.append(completions) or [1] * len(completions), *texts)
     assert calls == [texts[:LARGEST_CALL], texts[LARGEST_CALL:]]
     calls.clear()
     graded(lambda text, row: calls.append(text) or 1.0, *texts)
-    assert calls == ["a", "b"]
+    assert calls == texts
     ids = [[at] for at in range(len(texts))]
     found = graded(
         lambda completions, completion_ids: [one for (one,) in completion_ids],
@@ -198,6 +199,10 @@ OF_A_CALL = {
     "the longest": (lambda sizes: [float(size == max(sizes)) for size in sizes], True),
     "shares": (lambda sizes: [size / (1 + sum(sizes)) for size in sizes], True),
     "repeated": (lambda sizes: [float(sizes.count(size) > 1) for size in sizes], True),
+    "novelty": (
+        lambda sizes: [float(s not in sizes[:n]) for n, s in enumerate(sizes)],
+        True,
+    ),
     "its own": (lambda sizes: [size / 3 for size in sizes], False),
     "a threshold": (lambda sizes: [float(size > 2) for size in sizes], False),
     "noise": (lambda sizes: [size + next(TURN) / 7 for size in sizes], False),
@@ -216,6 +221,13 @@ def test_a_reward_that_ranks_a_call_is_refused(name, texts):
     expected = pytest.raises(InputError, match="depends on the other") if refused else None
     with expected or nullcontext():
         graded(lambda completions: of_sizes([len(text) for text in completions]), *texts)
+
+
+def test_a_coin_is_measured():
+    coin = random.Random(0)
+    found = graded(lambda completions: [float(coin.random() < 0.5) for _ in completions],
+                   *["a", "b"] * (LARGEST_CALL // 2))  # fmt: skip
+    assert 0 < sum(found) < LARGEST_CALL
 
 
 PRINTS = """\

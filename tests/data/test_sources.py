@@ -81,6 +81,9 @@ def test_a_local_file(splits, tmp_path, lines, monkeypatch):
         ("a.csv", "problem,answer\n1\n", ", line 2: 1 cells for 2 columns; repair it"),
         ("a.json", '\n[{"problem": 1}]', ": a JSON array; give one JSON object a line"),
         ("a.tsv", "a\tb", ": a table with tabs; give one JSON object a line"),
+        ("a.jsonl.gz", "", ": packed; give one JSON object a line"),
+        ("a.csv", "problem;answer\n1 + 1;2\n", ".*columns are separated by ';', not comm"),
+        ("a.csv", "problem\tanswer\n1\t2\n", ".*columns are separated by '.t', not comm"),
     ],
 )
 def test_a_file_that_holds_no_rows(name, text, line, tmp_path):

@@ -341,7 +341,8 @@ def test_which_part_is_the_outcome(tmp_path):
     assert found.told
     assert summarise(tmp_path, groups_of([0, 1])).parts is None
     verl[3]["acc"] = "yes"
-    assert summarise(tmp_path, verl).parts.outcome == "overlong"
+    with pytest.raises(InputError, match=r"line 4: acc = 'yes': no number; give one in ev"):
+        summarise(tmp_path, verl)
 
 
 def test_what_verdicts_say(tmp_path):

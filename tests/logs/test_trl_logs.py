@@ -81,8 +81,6 @@ READ = {
     "weights": (WEIGHTED, {"rewards": ["reward", "short"]},
         {"columns": "reward=reward,reward=0.1*short"},
             {"zero_variance": BY_BLOCK["zero_variance"]}),
-    "steps in one another": (LOGGED.assign(step=1 + BASE["id"] % 2), {"whole": True}, {},
-        BY_BLOCK),
     "no reward of some": (
         with_advantages(BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0)), 4), {},
             {"partial": True}, counted(BASE[BASE["place"] > 0], "id") | {"group_size": 4},
@@ -111,6 +109,8 @@ REFUSED = {
         "advantages do not follow the rewards in blocks of 8"),
     "a size that divides nothing": (LOGGED, {}, {"group_size": 3},
         "--group-size 3: TRL writes a group as a block"),
+    "two trainings in a file": (LOGGED.assign(step=1 + BASE["id"] % 2), {"whole": True}, {},
+        "row 8: step 1 comes again after another"),
     "no column of rewards": (LOGGED.assign(reward="good"), {}, {},
         "its columns are step, prompt, completion"),
 }  # fmt: skip

@@ -15,6 +15,7 @@ from mse_lab.config.probe_files import parse_probe
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import load_policy, select_parameters
 from mse_lab.scores.reference import weighted_gradient
+from mse_lab.scores.scoring_plan import missing_rule
 from plain_scores import (
     PROMPT,
     assert_scores,
@@ -25,8 +26,6 @@ from plain_scores import (
 )
 
 peft = pytest.importorskip("peft", reason="adapters need the extra lora")
-
-GPT2 = {"q_proj": "c_attn", "v_proj": "c_proj", "embed_tokens": "wte", "norm": "ln_f"}
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +69,8 @@ def randomise_trained(parameters):
 def save_adapter(base, folder, **settings):
     """Save an adapter of a base; give the logits that PEFT's own model has with it."""
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
-    if model.config.model_type == "gpt2":
-        for key in ("target_modules", "modules_to_save"):
-            if isinstance(settings.get(key), list):
-                settings[key] = [GPT2.get(name, name) for name in settings[key]]
-        settings["fan_in_fan_out"] = True
     defaults = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
+    defaults["fan_in_fan_out"] = model.config.model_type == "gpt2"
     config = peft.LoraConfig(task_type="CAUSAL_LM", **{**defaults, **settings})
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -117,26 +112,26 @@ SAVED = {
     "rank-stabilised": ("llama", {"use_rslora": True}),
     "head and embedding": ("qwen2", {"modules_to_save": ["embed_tokens", "lm_head"]}),
     "untied head": ("llama", {"modules_to_save": ["embed_tokens", "lm_head"]}),
-    "norm saved": ("gpt2", {"modules_to_save": ["norm"]}),
+    "norm saved": ("gpt2", {"modules_to_save": ["ln_f"]}),
     "beside the head": ("qwen2", {"target_modules": ["q_proj", "lm_head"]}),
-    # What has no rule is differentiated a completion at a time.
+}
+# What has no rule is differentiated a completion at a time.
+WITHOUT_RULE = {
     "DoRA": ("qwen2", {"use_dora": True}),
     "embedding": ("llama", {"target_modules": ["q_proj", "embed_tokens"]}),
     "tokens": ("llama", {"trainable_token_indices": [3, 4]}),
-    "parameters": (
-        "llama",
-        {"target_modules": [], "target_parameters": ["q_proj.weight"]},
-    ),
+    "parameters": ("llama", {"target_modules": [], "target_parameters": ["q_proj.weight"]}),
 }
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED | WITHOUT_RULE)
 def test_scores_of_a_saved_adapter_equal_autograd(bases, tmp_path, name):
-    architecture, settings = SAVED[name]
+    architecture, settings = (SAVED | WITHOUT_RULE)[name]
     expected = save_adapter(bases[architecture], tmp_path, **settings)
     policy = load(bases[architecture], tmp_path)
     found = policy.model(torch.tensor([PROMPT])).logits
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    assert (missing_rule(policy) is None) == (name in SAVED)
     check_scores(policy, 1e-12)
     for parameter in policy.parameters.values():
         parameter.data.zero_()
@@ -244,33 +239,31 @@ def test_without_peft_one_line_says_what_to_install(base, monkeypatch):
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SPOILT = {
-    "activated": ({}, config(CONFIG, alora_invocation_tokens=[1, 2]),
+    "activated": (config(CONFIG, alora_invocation_tokens=[1, 2]),
                   "a LORA adapter that does not work by its layers alone; give one"),
-    "kind": ({}, config(CONFIG, peft_type="PREFIX_TUNING"),
+    "kind": (config(CONFIG, peft_type="PREFIX_TUNING"),
              "a PREFIX_TUNING adapter; give a LoRA"),
-    "unknown kind": ({}, config(CONFIG, peft_type="NEW"), "cannot be loaded"),
-    "other modules": ({}, config(CONFIG, target_modules=["c_attn"]),
+    "unknown kind": (config(CONFIG, peft_type="NEW"), "cannot be loaded"),
+    "other modules": (config(CONFIG, target_modules=["c_attn"]),
                       "cannot be loaded: .*c_attn.*whole adapter of model.path"),
-    "fewer modules": ({}, config(CONFIG, target_modules=["q_proj"]),
+    "fewer modules": (config(CONFIG, target_modules=["q_proj"]),
                       "0 of its weights are missing and 24 do not belong to model.path"),
-    "more modules": ({}, config(CONFIG, target_modules=["q_proj", "lm_head"]),
+    "more modules": (config(CONFIG, target_modules=["q_proj", "lm_head"]),
                      "2 of its weights are missing and 24"),
-    "other rank": ({}, config(CONFIG, r=3), "cannot be loaded: .*size mismatch"),
-    "no weights": ({}, remove(WEIGHTS), f"no {WEIGHTS} in it"),
-    "no configuration": ({}, remove(CONFIG), f"no {CONFIG} in it"),
-    "broken": ({}, write(CONFIG, b"{"), f"{CONFIG} cannot be loaded: Expecting"),
-    "cut": ({}, write(WEIGHTS, b"x" * 20), "the adapter cannot .*header too large"),
-    "pickle": ({}, become_a_pickle(WEIGHTS, "adapter_model.bin"),
+    "other rank": (config(CONFIG, r=3), "cannot be loaded: .*size mismatch"),
+    "no weights": (remove(WEIGHTS), f"no {WEIGHTS} in it"),
+    "no configuration": (remove(CONFIG), f"no {CONFIG} in it"),
+    "broken": (write(CONFIG, b"{"), f"{CONFIG} cannot be loaded: Expecting"),
+    "cut": (write(WEIGHTS, b"x" * 20), "the adapter cannot .*header too large"),
+    "pickle": (become_a_pickle(WEIGHTS, "adapter_model.bin"),
                "a file of weights is damaged, or holds more than"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SPOILT)
-def test_an_adapter_that_cannot_be_measured_is_one_line(base, tmp_path, name):
-    settings, spoil, line = SPOILT[name]
-    save_adapter(base, tmp_path, **settings)
-    if spoil is not None:
-        spoil(tmp_path)
+@pytest.mark.parametrize(("spoil", "line"), SPOILT.values(), ids=SPOILT)
+def test_an_adapter_that_cannot_be_measured_is_one_line(base, tmp_path, spoil, line):
+    save_adapter(base, tmp_path)
+    spoil(tmp_path)
     with pytest.raises(InputError, match=line) as refused:
         load(base, tmp_path)
     assert str(refused.value).startswith(f"model.adapter = {tmp_path}: ")

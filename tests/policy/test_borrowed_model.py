@@ -8,21 +8,15 @@ import torch
 import transformers
 from torch import nn
 
-from models import a_part, random_model
-from mse_lab.config.probe_files import parse_probe
+from models import a_part, probe_of, random_model
 from mse_lab.errors import InputError
 from mse_lab.policy.borrowed_model import borrow_policy
 
-LEAST = {"model": {"path": "x"}, "prompts": {"source": "y"}}
+PROBE = probe_of("x")
 
 
 class Tokenizer:
     eos_token_id = 2
-
-
-@pytest.fixture
-def probe():
-    return parse_probe(LEAST, "test")
 
 
 @pytest.fixture
@@ -57,25 +51,25 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("register", HOOKS.values(), ids=HOOKS)
-def test_a_backward_hook_is_refused(model, probe, register):
+def test_a_backward_hook_is_refused(model, register):
     """It would change scores and what they are checked against alike."""
     handle = register(model)(lambda *given: None)
     with (
         pytest.raises(InputError, match=r"has a backward hook, .*; remove it by"),
-        borrow_policy(probe, model, Tokenizer()),
+        borrow_policy(PROBE, model, Tokenizer()),
     ):
         pass
     handle.remove()
-    with borrow_policy(probe, model, Tokenizer()):
+    with borrow_policy(PROBE, model, Tokenizer()):
         pass
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_model_comes_back_as_it_was(model, probe, fails):
+def test_a_model_comes_back_as_it_was(model, fails):
     before, weights = state_of(model), copy.deepcopy(model.state_dict())
     gradient = model.model.norm.weight.grad
     caller = pytest.raises(ZeroDivisionError) if fails else torch.no_grad()
-    with caller, borrow_policy(probe, model, Tokenizer()) as policy:
+    with caller, borrow_policy(PROBE, model, Tokenizer()) as policy:
         assert not any(module.training for module in model.modules())
         assert not any(one.requires_grad for one in model.parameters())
         with policy.differentiable():
@@ -87,13 +81,13 @@ def test_a_model_comes_back_as_it_was(model, probe, fails):
     assert all(torch.equal(weights[name], one) for name, one in model.state_dict().items())
 
 
-def test_what_is_frozen_does_not_count(model, probe):
-    with borrow_policy(probe, model, Tokenizer()) as policy:
+def test_what_is_frozen_does_not_count(model):
+    with borrow_policy(PROBE, model, Tokenizer()) as policy:
         trained = set(policy.parameters)
         assert policy.end_tokens == (1, 2)  # The model's, and the tokenizer's.
     assert "model.embed_tokens.weight" not in trained
     assert len(trained) == len(list(model.parameters())) - 1
-    with borrow_policy(probe, model.requires_grad_(False), Tokenizer()) as policy:
+    with borrow_policy(PROBE, model.requires_grad_(False), Tokenizer()) as policy:
         assert len(policy.parameters) == len(list(model.parameters()))
 
 
@@ -127,6 +121,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("make", "line"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_measured_is_refused(model, probe, make, line):
-    with pytest.raises(InputError, match=line), borrow_policy(probe, make(model), None):
+def test_what_cannot_be_measured_is_refused(model, make, line):
+    with pytest.raises(InputError, match=line), borrow_policy(PROBE, make(model), None):
         pass

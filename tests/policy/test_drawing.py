@@ -16,11 +16,8 @@ from mse_lab.policy import sampling as drawing
 from mse_lab.policy.completions import Completions, concatenate
 from mse_lab.policy.log_probabilities import (
     SharedPrefix,
-    completion_log_probs,
-    completion_logits,
     sequence_sums,
     sum_over_tokens,
-    token_log_probs,
 )
 from mse_lab.policy.policy import StopStrings
 from mse_lab.policy.sampling import draw_together, invert
@@ -67,7 +64,9 @@ def test_the_drawn_law_is_the_differentiated_one(policy):
     np.testing.assert_allclose(np.exp(log_probs), known.probabilities, rtol=1e-6)
     gram, p = score_block(policy, PROMPT, all_types, None).gram_NN, known.probabilities
     assert abs(p @ gram @ p) < 1e-12 * (p @ np.diag(gram))
-    found = Counter(tokens_of(draw(policy, PROMPT, NUMBERS[:, :positions], "a")))
+    drawn = draw(policy, PROMPT, NUMBERS[:, :positions], "a")
+    assert drawn.ended_N.tolist() == [ends(policy, own) for own in tokens_of(drawn)]
+    found = Counter(tokens_of(drawn))
     assert set(found) <= set(known.completions)
     observed = np.array([found[tokens] for tokens in known.completions])
     frequent = COUNT * p >= 5
@@ -150,18 +149,6 @@ def test_a_nan_is_of_the_prompt_and_the_completion_that_meet_it(at, most):
         draw_together(spoilt, prompts, np.stack([LONG[:4]] * 3), "xyz", max_batch=most)
 
 
-def test_a_completion_ends_with_the_first_token_that_ends_it(policy):
-    """It is the beginning of what the same numbers draw where nothing ends."""
-    drawn = draw(policy, PROMPT, NUMBERS[:200], "a")
-    free = draw(replace(policy, stops=None, end_tokens=()), PROMPT, NUMBERS[:200], "a")
-    for tokens, ended, whole in zip(
-        tokens_of(drawn), drawn.ended_N, tokens_of(free), strict=True
-    ):
-        lengths = range(1, POSITIONS + 1)
-        first = next((n for n in lengths if ends(policy, whole[:n])), None)
-        assert (tokens, ended) == (whole[:first], first is not None)
-
-
 def test_those_that_begin_alike_are_one_row_until_they_part(monkeypatch):
     """Every step reads as many rows as there are distinct beginnings still unfinished."""
     policy, honest, rows = random_policy(), drawing.next_log_probabilities, []
@@ -189,35 +176,11 @@ def test_invert_gives_the_first_token_whose_sum_exceeds_u():
     assert invert(short, near, torch.zeros(2, dtype=torch.long)).tolist() == [0, 1]
 
 
-def test_the_gradient_of_a_token_is_autograds():
-    logits = torch.arange(30.0).double().sin().reshape(2, 3, 5).requires_grad_()
-    tokens = torch.tensor([[0, 4, 2], [1, 1, 3]])
-    weights = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]]).double()
-    expected = torch.log_softmax(logits, -1).gather(-1, tokens[..., None])[..., 0]
-    found, norms2_NT = token_log_probs(logits, tokens)
-    torch.testing.assert_close(found, expected)
-    [d] = torch.autograd.grad(expected.sum(), logits, retain_graph=True)
-    torch.testing.assert_close(norms2_NT, d.square().sum(-1))
-    torch.testing.assert_close(
-        torch.autograd.grad((weights * found).sum(), logits),
-        torch.autograd.grad((weights * expected).sum(), logits),
-    )
-
-
-SOME = as_completions([(4, 1), (5, 6, 7)])
-
-
 def test_a_sum_ends_with_its_completion():
-    """What follows the end token counts nothing, NaN neither; nor does padding."""
+    """What follows the end token counts nothing, NaN neither."""
     log_probs = torch.tensor([[-1.0, -2.0, torch.nan], [-1.0, -2.0, -4.0]])
-    assert sum_over_tokens(log_probs, SOME).tolist() == [-3.0, -7.0]
-    policy = random_policy()
-    whole = sequence_sums(policy, PROMPT, SOME).log_probs_N
-    after = completion_log_probs(policy, SharedPrefix(policy, PROMPT), SOME)
-    torch.testing.assert_close(whole, after)
-    torch.testing.assert_close(
-        whole, sequence_sums(policy, PROMPT, SOME, padding=2).log_probs_N
-    )
+    some = as_completions([(4, 1), (5, 6, 7)])
+    assert sum_over_tokens(log_probs, some).tolist() == [-3.0, -7.0]
 
 
 CACHES = {
@@ -227,15 +190,9 @@ CACHES = {
 
 
 @pytest.mark.parametrize("architecture", CACHES)
-@pytest.mark.parametrize("prompt", [[3, 4, 5, 6], [3]], ids=["prompt", "one token"])
-def test_logits_are_those_of_the_whole_text(architecture, prompt):
-    policy, tokens = random_policy(architecture), torch.tensor([[4, 5, 6], [3, 7, 1]])
-    prefix = SharedPrefix(policy, prompt)
+def test_a_prompt_is_read_once_where_keys_and_values_are_all_there_is(architecture):
+    prefix = SharedPrefix(random_policy(architecture), PROMPT)
     assert (prefix.cache is not None) is CACHES[architecture]
-    whole = torch.cat([torch.tensor(prompt).expand(2, -1), tokens], dim=1)
-    expected = policy.model(whole, use_cache=False).logits[:, len(prompt) - 1 : -1]
-    found = completion_logits(policy, prefix, tokens)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_cache_that_the_model_leaves_empty_is_not_used():

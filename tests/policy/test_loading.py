@@ -48,12 +48,29 @@ def weights(change):
     return act
 
 
-def other(make):
+SMALL = {
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "vocab_size": 4,
+}
+
+
+def other(kind):
+    """Put another kind of model in its place."""
+
     def act(folder):
         (folder / WEIGHTS).unlink()
-        make().save_pretrained(folder)
+        made = kind(kind.config_class(**SMALL))
+        randomise(made)
+        made.save_pretrained(folder)
 
     return act
+
+
+def lengthen(name):
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes() + b" ")
 
 
 def cut(folder):
@@ -68,30 +85,6 @@ def bring_code(folder):
     code = {"AutoConfig": "code.C", "AutoModel": "code.M"}
     change_config(folder, model_type="new", auto_map=code)
     (folder / "code.py").write_text("raise SystemExit('run')\n")
-
-
-SMALL = {
-    "hidden_size": 8,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-    "num_hidden_layers": 1,
-    "vocab_size": 4,
-}
-
-
-def masked():
-    made = transformers.BertLMHeadModel(transformers.BertConfig(**SMALL))
-    randomise(made)
-    return made
-
-
-def encoder_decoder():
-    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
-    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
-
-
-def classifier():
-    return transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL))
 
 
 END, END_TOKENS = "generation_config.json", b'{"eos_token_id": ["x"]}'
@@ -121,9 +114,11 @@ SPOILT = {
     "unknown type": (config(model_type="new"), "model type `new`"),
     "own code": (bring_code, "brings code of its own, which is not run"),
     "quantised": (quantised(quant_method="gptq", bits=4), "quantised.*set model.adapter"),
-    "masked": (other(masked), "BertLMHeadModel is not causal"),
-    "encoder-decoder": (other(encoder_decoder), "t5 is no causal language model"),
-    "classifier": (other(classifier), "vit is no causal language model"),
+    "masked": (other(transformers.BertLMHeadModel), "BertLMHeadModel is not causal"),
+    "encoder-decoder": (other(transformers.T5ForConditionalGeneration),
+                        "t5 is no causal language model"),
+    "classifier": (other(transformers.ViTForImageClassification),
+                   "vit is no causal language model"),
 }  # fmt: skip
 
 
@@ -339,12 +334,7 @@ def test_a_fingerprint_is_of_the_content_alone(copy, checkpoint):
     seen = {before}
     for change in (
         weights(lambda values: [one.mul_(1.01) for one in values.values()]),
-        *(
-            lambda folder, name=name: (folder / name).write_bytes(
-                (folder / name).read_bytes() + b" "
-            )
-            for name in ("config.json", "tokenizer.json", WEIGHTS)
-        ),
+        *map(lengthen, ("config.json", "tokenizer.json", WEIGHTS)),
         lambda folder: (folder / "config.json").rename(folder / "other.json"),
     ):
         change(copy)

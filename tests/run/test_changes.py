@@ -12,7 +12,7 @@ from mse_lab.run.changes import find_changes
 
 REWARD = """import graded_beside
 def reward(text, row):
-    return len(text) % {}
+    return len(text) % 2
 """
 READERS = ["advise", "claims", "figure", "report"]
 
@@ -24,19 +24,23 @@ def made(write_probe, tmp_path, checkpoint, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     shutil.copytree(checkpoint, "model")
-    (tmp_path / "own.py").write_text(REWARD.format(2))
+    (tmp_path / "own.py").write_text(REWARD)
     (tmp_path / "graded_beside.py").write_text("LIMIT = 1\n")
-    sys.modules.pop("own", None)
     probe = write_probe(model={"path": "model", "device": "cpu"}, reward="own:reward")
     assert run_mse.main(["run", str(probe)]) == 0
     return tmp_path
 
 
-def edit(path, old, new):
-    """Replace bytes of a file, once."""
-    content = path.read_bytes()
-    assert old in content
-    path.write_bytes(content.replace(old, new, 1))
+def edit(name, old, new):
+    """Replace a text of a file, once."""
+
+    def change(folder):
+        content = (folder / name).read_text()
+        assert old in content
+        (folder / name).write_text(content.replace(old, new, 1))
+        sys.modules.pop("own", None)
+
+    return change
 
 
 def change_weights(folder):
@@ -46,38 +50,30 @@ def change_weights(folder):
     path.write_bytes(content[:-4] + bytes([content[-4] ^ 1]) + content[-3:])
 
 
-def change_reward(folder):
-    (folder / "own.py").write_text(REWARD.format(3))
-    sys.modules.pop("own", None)
+def of(part):
+    return f"since then changed: {part}", f"it began with another {part}"
 
 
-# What is changed -> how it is said.
+SETTING = (
+    "settings other than in small.yaml: pool.reference = 64, there 16",
+    "pool.reference is 64 there, 16 here",
+)
+
+# What is changed -> what readers say of it, and the same run that is started again.
 CHANGES = {
-    "settings": (
-        lambda folder: edit(folder / "small.yaml", b"reference: 64", b"reference: 16"),
-        "settings other than in small.yaml: pool.reference = 64, there 16",
-    ),
-    "weights": (change_weights, "since then changed: model"),
-    "tokenizer": (
-        lambda folder: edit(folder / "model/tokenizer.json", b"{", b"{ "),
-        "since then changed: model",
-    ),
-    "prompts": (
-        lambda folder: edit(folder / "prompts.jsonl", b"digits", b"letters"),
-        "since then changed: set of prompts",
-    ),
-    "reward": (change_reward, "since then changed: reward"),
-    "what the reward imports": (
-        lambda folder: edit(folder / "graded_beside.py", b"1", b"2"),
-        "since then changed: reward",
-    ),
+    "settings": (edit("small.yaml", "reference: 64", "reference: 16"), *SETTING),
+    "weights": (change_weights, *of("model")),
+    "tokenizer": (edit("model/tokenizer.json", "{", "{ "), *of("model")),
+    "prompts": (edit("prompts.jsonl", "digits", "letters"), *of("set of prompts")),
+    "reward": (edit("own.py", "% 2", "% 3"), *of("reward")),
+    "what the reward imports": (edit("graded_beside.py", "1", "2"), *of("reward")),
 }
 
 
-def put(command, capsys, *words, name="results/small"):
+def put(command, capsys, *words):
     capsys.readouterr()
     out = ["--out", "f.svg"] if command == "figure" else []
-    assert run_mse.main([command, name, *out, *words]) == 0
+    assert run_mse.main([command, "results/small", *out, *words]) == 0
     return capsys.readouterr()
 
 
@@ -88,14 +84,18 @@ def test_nothing_is_said_of_a_run_as_it_was_made(made, capsys):
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_what_has_changed_is_the_first_line(what, made, capsys):
-    change, said = CHANGES[what]
+def test_what_has_changed_is_the_first_line(what, made, capsys, refused):
+    """Of every answer; and the same run is refused, for it would go on from it."""
+    change, said, line = CHANGES[what]
     change(made)
     for command in READERS:
-        first = put(command, capsys).out.splitlines()[0]
-        assert first.startswith("results/small was measured on 20")
-        assert f"; {said}; " in first
-        assert first.endswith(" run with --fresh measures anew")
+        made_on, middle, remedy = put(command, capsys).out.splitlines()[0].split("; ")
+        assert made_on.startswith("results/small was measured on 20")
+        assert middle == said
+        assert remedy.endswith(" run with --fresh measures anew")
+    message = refused("run", "small.yaml")
+    assert line in message
+    assert "--fresh" in message
     assert said in (made / "results/small/report.html").read_text()
     warnings = json.loads(put("advise", capsys, "--json").out)["warnings"]
     assert f"; {said}; " in warnings[0]
@@ -126,13 +126,6 @@ def test_no_committed_run_is_said_to_have_changed():
         assert changes.changed == ""
         away = "smollm2" in str(run) and not (PROJECT / "probes/smollm2/model").exists()
         assert ("not compared since: model" in changes.unknown) is away
-
-
-def test_settings_of_set_are_named_not_called_changed(made, capsys):
-    assert run_mse.main(["run", "small.yaml", "--set", "seed=7", "--out", "o"]) == 0
-    first = put("claims", capsys, name="o/small").out.splitlines()[0]
-    assert "; settings other than in small.yaml: seed = 7, there 0; " in first
-    assert "changed" not in first
 
 
 def test_an_advice_of_another_model_is_not_reused(made, write_probe, capsys):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 import mse_lab
 import run_mse
@@ -46,31 +47,18 @@ def result(parts):
 
 
 def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
-    """Which is gone on with, found when it is done, and not taken for another model's."""
-    out, measured, stop = tmp_path / "step-100", [], {2}
-    measure_prompt = run_probe.measure_prompt
-
-    def noted(bench, index):
-        if index in stop:
-            raise KeyboardInterrupt
-        measured.append(index)
-        return measure_prompt(bench, index)
+    """Which is found when it is done, and not taken for another model's."""
+    out = tmp_path / "step-100"
 
     def reward(text, prompt):
         return float(text.strip() == "2")
 
-    monkeypatch.setattr(run_probe, "measure_prompt", noted)
-    with pytest.raises(KeyboardInterrupt):
-        measure(parts, reward=reward, out=out)
-    stop.clear()
-    measured.clear()
     found = measure(parts, reward=reward, out=str(out))
-    assert measured == [2]
     written = {path.name for path in (project / "results/small").iterdir()}
     assert {path.name for path in out.iterdir()} == written
-    measured.clear()
-    again = measure(parts, reward=reward, out=out)
-    assert not measured
+    with monkeypatch.context() as patched:
+        patched.setattr(run_probe, "measure_prompt", None)
+        again = measure(parts, reward=reward, out=out)
     assert again.mse.equals(found.mse)
     assert again.warnings == found.warnings
     assert run_mse.main(["claims", str(out)]) == 0
@@ -112,71 +100,51 @@ def test_another_function_is_another_reward(parts, tmp_path):
         measure(parts, reward=rewards[2], out=tmp_path)
 
 
-def _freeze(model, tokenizer, path):
+def _freeze(model, tokenizer):
     """All but the last layer's norm are frozen."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("norm" in name)
 
 
-def _begin_with_a_token(model, tokenizer, path):
+def _begin_with_a_token(model, tokenizer):
     """The tokenizer puts its first token before each prompt."""
-    honest = tokenizer.__class__.__call__
-
-    class Beginning(tokenizer.__class__):
-        def __call__(self, *given, **options):
-            found = honest(self, *given, **options)
-            nested = isinstance(found["input_ids"][0], list)
-            rows = found["input_ids"] if nested else [found["input_ids"]]
-            for row in rows:
-                row.insert(0, 1)
-            return found
-
-    tokenizer.__class__ = Beginning
+    begun = TemplateProcessing(single="1 $A", special_tokens=[("1", 1)])
+    tokenizer.backend_tokenizer.post_processor = begun
 
 
-def _end_earlier(model, tokenizer, path):
-    model.generation_config.eos_token_id = [0, 1]
-
-
-def _normalise_otherwise(model, tokenizer, path):
-    """A setting of the layers, on which no parameter depends."""
-    model.model.norm.variance_epsilon = 0.5
-
-
-def _scale_adapter(model, tokenizer, path):
+def _scale_adapter(model, tokenizer):
     for module in model.modules():
         if isinstance(getattr(module, "scaling", None), dict):
             module.scaling["default"] *= 2
 
 
-def _switch_adapter(model, tokenizer, path):
-    model.set_adapter("other")
-
-
-def _adapted(parts, checkpoint, folder):
+def _adapted(model, checkpoint, folder):
+    """A model with two adapters, the first of which is active."""
     import peft
 
-    model = deepcopy(parts[0])
-    first, other = (write_adapter(checkpoint, folder / name) for name in ("a", "b"))
-    for name, part in zip(("default", "other"), (first, other), strict=True):
-        if name == "default":
-            model = peft.PeftModel.from_pretrained(model, first, is_trainable=True)
-        else:
-            model.load_adapter(part, name, is_trainable=True)
-            for key, parameter in model.named_parameters():
-                if ".other." in key:
-                    parameter.data *= 1.5
-    model.set_adapter("default")
+    first, other = (write_adapter(checkpoint, folder / name) for name in "ab")
+    model = peft.PeftModel.from_pretrained(model, first, is_trainable=True)
+    model.load_adapter(other, "other", is_trainable=True)
     return model
 
 
 SILENT = {
     "frozen layers": (_freeze, False, "set of parameters that count"),
     "a token before": (_begin_with_a_token, False, "reading of the prompts"),
-    "other end tokens": (_end_earlier, False, "reading of the prompts"),
-    "another setting of a layer": (_normalise_otherwise, False, "answer of the model"),
+    "other end tokens": (
+        lambda model, _: setattr(model.generation_config, "eos_token_id", [0, 1]),
+        *(False, "reading of the prompts"),
+    ),
+    # No parameter depends on it.
+    "another setting of a layer": (
+        lambda model, _: setattr(model.model.norm, "variance_epsilon", 0.5),
+        *(False, "answer of the model"),
+    ),
     "another scaling": (_scale_adapter, True, "answer of the model"),
-    "another active adapter": (_switch_adapter, True, "set of parameters that count"),
+    "another active adapter": (
+        lambda model, _: model.set_adapter("other"),
+        *(True, "set of parameters that count"),
+    ),
 }
 
 
@@ -185,11 +153,11 @@ SILENT = {
 def test_another_policy_does_not_go_on(case, parts, checkpoint, tmp_path):
     """What files and weights alone do not tell; the same one goes on."""
     change, adapted, line = SILENT[case]
-    model = _adapted(parts, checkpoint, tmp_path) if adapted else deepcopy(parts[0])
-    tokenizer, out = deepcopy(parts[1]), tmp_path / "out"
+    (model, tokenizer), out = deepcopy(parts), tmp_path / "out"
+    model = _adapted(model, checkpoint, tmp_path) if adapted else model
     found = measure([model, tokenizer], out=out)
     assert measure([model, tokenizer], out=out).mse.equals(found.mse)
-    change(model, tokenizer, tmp_path)
+    change(model, tokenizer)
     with pytest.raises(InputError, match=f"it began with another .*{line}"):
         measure([model, tokenizer], out=out)
 

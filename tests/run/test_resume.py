@@ -4,12 +4,12 @@ import json
 import platform
 import shutil
 import subprocess
-import sys
 
 import pytest
 import torch
 
 import run_mse
+from log_makers import write_lines
 from measurements import change
 from mse_lab.errors import InputError
 from mse_lab.results.folder import ResultsFolder
@@ -22,17 +22,14 @@ from mse_lab.run.subject import prepare
 
 
 @pytest.mark.parametrize("command", ["advise", "run"])
-def test_rewards_are_tried_on_every_prompt(command, write_probe, tmp_path, capsys):
+def test_rewards_are_tried_on_every_prompt(command, write_probe, tmp_path, refused):
     """Before anything is measured, whichever prompts are measured first."""
-    lines = ['{"id": "a", "problem": "1 2 3", "answer": 1}\n'] * 9
-    (tmp_path / "prompts.jsonl").write_text(
-        "".join(line.replace("a", f"p{index}", 1) for index, line in enumerate(lines))
-        + '{"id": "last", "problem": "1", "answer": "one"}\n'
-    )
-    words = [command, str(write_probe()), "--out", str(tmp_path / "out")]
-    assert run_mse.main(words) == 2
-    assert "failed on prompt last" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    rows = [{"id": f"p{at}", "problem": "1 2 3", "answer": 1} for at in range(9)]
+    rows.append({"id": "last", "problem": "1", "answer": "one"})
+    write_lines(tmp_path / "prompts.jsonl", rows)
+    out = tmp_path / "out"
+    assert "failed on prompt last" in refused(command, write_probe(), "--out", out)
+    assert not out.exists()
 
 
 def test_processes_that_are_about_different_things(probe, tmp_path):
@@ -93,12 +90,7 @@ def test_a_folder_that_vanishes_under_way(
     command, write_probe, tmp_path, monkeypatch, refused
 ):
     """One line, and nothing of it that the same command would refuse."""
-    own = "len(text) % 2"
-    (tmp_path / "theirs.py").write_text(f"def reward(text, row):\n    return {own}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("theirs", None)
-    path = write_probe(reward="theirs:reward")
-    words = [command, path, "--out", tmp_path / "out"]
+    words = [command, write_probe(), "--out", tmp_path / "out"]
     save = loop.save_shard
 
     def vanish(*given):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import runpy
 import sys
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import run_mse
+from log_makers import write_lines
 from models import draw, random_policy, stopped_policy
 from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
@@ -160,12 +162,8 @@ def write(tmp_path):
     """Return a function that writes lines, some of their keys left out."""
 
     def write(lines, without=()):
-        path = tmp_path / "drawn.jsonl"
-        with path.open("w") as file:
-            for line in lines:
-                kept = {key: line[key] for key in line if key not in without}
-                file.write(json.dumps(kept) + "\n")
-        return str(path)
+        kept = [{key: line[key] for key in line if key not in without} for line in lines]
+        return str(write_lines(tmp_path / "drawn.jsonl", kept))
 
     return write
 
@@ -183,19 +181,23 @@ def run(write_probe, tmp_path):
 
 @pytest.fixture
 def drawn(write_probe, tmp_path):
-    """Return a function that draws every completion of the probe, lines of JSON objects."""
+    """Return a function that draws every completion of the probe, lines of JSON objects.
+
+    Also what an engine says that is a little off, under a name that nobody reads.
+    """
 
     def lines_of(policy, prompt, pool, size):
         [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=2)
         numbers = uniforms(0, prompt.id, pool, range(size), 2)
         found = draw(policy, tokens, numbers, prompt.id)
-        columns = zip(
-            found.unpadded, found.texts(policy), map(float, found.log_probs_N), strict=True
-        )
-        for own, text, log_prob in columns:
+        own_NT, _ = examine_tokens(policy, tokens, found)
+        drawn_N = map(float, found.log_probs_N)
+        columns = zip(found.unpadded, found.texts(policy), drawn_N, own_NT, strict=True)
+        for own, text, log_prob, own_T in columns:
             keys = {"prompt": prompt.id, "pool": pool, "tokens": own.tolist(), "text": text}
             reward = integer(text, prompt.record)
-            yield {**keys, "log_probs": log_prob, "reward": reward}
+            off = (own_T[: len(own)] + 0.02 * (own - 1)).tolist()
+            yield {**keys, "log_probs": log_prob, "reward": reward, "off": off}
 
     def every(**changes):
         probe = load_probe(write_probe(**changes))
@@ -246,10 +248,33 @@ def test_measured_as_if_drawn_here(drawn, write, run, capsys):
         assert checks[LAW] is (None if form == "no log-probabilities" else True)
         unknown = "gives no log-probabilities" in " ".join(warnings)
         assert unknown == (form == "no log-probabilities")
-    assert "drawn law equals differentiated law not made" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "drawn law equals differentiated law not made" in said
+    assert "engine" not in said
+    assert json.loads((here / "diagnostics.json").read_text())["mismatch"] is None
     made = json.loads((there / "checkpoint.json").read_text())
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     assert made["file of completions"] == digest
+
+
+def test_the_mismatch_of_an_engine_is_said_in_a_line(drawn, write, run, capsys):
+    """Its log ratios are 0.02 (1 - token); the divergence of a token is half the square."""
+    lines = [{**line, "engine_log_probs": line["off"]} for line in drawn()]
+    status, folder = run(completions=write(lines))
+    assert status == 0
+    screen = " ".join(capsys.readouterr().out.split())
+    found = json.loads((folder / "diagnostics.json").read_text())["mismatch"]
+    ratios = [[0.02 * (1 - token) for token in line["tokens"]] for line in lines]
+    flat = np.concatenate(ratios)
+    assert found["completions"] == len(lines)
+    assert found["kl_per_token"] == pytest.approx(np.mean(np.expm1(flat) - flat), rel=1e-3)
+    weights = np.exp([sum(one) for one in ratios])
+    effective = weights.sum() ** 2 / (weights @ weights) / len(weights)
+    assert found["effective"] == pytest.approx(effective, abs=1e-6)
+    said = re.search(r"drawn by an engine: (\S+) nats a token from the policy", screen)
+    assert float(said[1]) == pytest.approx(found["kl_per_token"], rel=0.1)
+    assert "(KL, blind to a tail cut off, as by top-p); ESS" in screen
+    assert f"ESS {effective:.1%} of {len(lines):,} completions" in screen
 
 
 LARGE = {"pool": {"reference": 128, "replicate": 64}}

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from torch import nn
 
-import run_mse
 from enumerated import as_completions
 from foreign_modules import H, policy_with, weight
 from models import random_policy, write_checkpoint
@@ -55,18 +54,17 @@ def policy_of(module):
     return policy
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (
-            lambda: policy_of(Once),
-            "model.layers.0.mlp (Once) has no rule: it is no linear map",
-        ),
-        # It multiplies in place what a lookup gives.
-        (lambda: random_policy("ctrl"), "in-place"),
-    ],
-    ids=["a module", "a model that bears no hooks"],
-)
+WITHOUT_RULE = {
+    "a module": (
+        lambda: policy_of(Once),
+        "model.layers.0.mlp (Once) has no rule: it is no linear map",
+    ),
+    # It multiplies in place what a lookup gives.
+    "a model that bears no hooks": (lambda: random_policy("ctrl"), "in-place"),
+}
+
+
+@pytest.mark.parametrize(("make", "why"), WITHOUT_RULE.values(), ids=WITHOUT_RULE)
 def test_what_has_no_rule_is_scored_all_the_same(make, why):
     """Also completions that repeat."""
     policy = make()
@@ -120,19 +118,17 @@ def test_the_check_sees_a_score_that_depends_on_the_batch(module, exact):
     assert (gap < 1e-12) == exact
 
 
-def test_a_run_says_so_and_measures_the_same(write_probe, tmp_path, monkeypatch, capsys):
+def test_a_run_says_so_and_measures_the_same(write_probe, tmp_path, monkeypatch, carry_out):
     """`run` of a model without a rule, beside a run by rules."""
 
     def no_rules(policy, *_):
         raise no_rule("model.norm", policy.model.model.norm, "for a test")
 
     checkpoint = str(write_checkpoint(tmp_path / "m"))
-    probe = str(write_probe(model={"path": checkpoint, "dtype": "float64"}))
-    rules, alone = ["--out", str(tmp_path / "rules")], ["--out", str(tmp_path / "alone")]
-    assert run_mse.main(["run", probe, *rules]) == 0
+    probe = write_probe(model={"path": checkpoint, "dtype": "float64"})
+    carry_out("run", probe, "--out", tmp_path / "rules")
     monkeypatch.setattr(scoring_plan, "_Trial", no_rules)
-    assert run_mse.main(["run", probe, *alone]) == 0
-    planned = " ".join(capsys.readouterr().out.split())
+    planned = " ".join(carry_out("run", probe, "--out", tmp_path / "alone").split())
     folder = tmp_path / "alone/small"
     warnings = json.loads((folder / "checks.json").read_text())["warnings"]
     [warning] = [one for one in warnings if "rule" in one]

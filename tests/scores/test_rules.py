@@ -3,33 +3,34 @@
 import dataclasses
 
 import pytest
-import torch
 from torch import nn
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
 from enumerated import as_completions
 from foreign_modules import (
     MODULES,
-    Scaled,
     ScaledTable,
     UnpaddedTable,
     adds_in_place,
     adds_to_product,
     around,
     bypass,
+    flat,
     in_place,
     linear,
+    made,
     plus_one,
     policy_with,
+    positions,
+    scaled,
     tanh,
 )
-from models import random_policy, write_adapter, write_checkpoint
-from mse_lab.config.probe_files import parse_probe
+from models import random_policy
 from mse_lab.errors import InputError
-from mse_lab.policy.policy import load_policy, select_parameters
+from mse_lab.policy.policy import select_parameters
 from mse_lab.scores import recorder
 from mse_lab.scores.factors import Dense, OuterProducts, RowSums
 from mse_lab.scores.layer_rules import RULES
-from mse_lab.scores.module_hooks import Call
 from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan, missing_rule
 from plain_scores import PROMPT, random_reference
@@ -46,65 +47,33 @@ def rows_of(policy):
     ]
 
 
-def mlp(layer):
-    names = ("gate", "up", "down")
-    return [(f"{layer}.mlp.{name}_proj", "weight", LINEAR) for name in names]
+KINDS = {nn.Linear: LINEAR, nn.Embedding: LOOKUP, Qwen2RMSNorm: NORM}
 
 
-def qwen2(first_mlp):
-    """The lines of Qwen 2, biases beside three matrices of its attention."""
-    lines, layers = [("model.embed_tokens", "weight", LOOKUP)], "model.layers"
-    for layer, its_mlp in ((0, first_mlp), (1, mlp(f"{layers}.1"))):
-        inside = f"{layers}.{layer}"
-        lines += [
-            (f"{inside}.self_attn.{one}_proj", "weight bias", LINEAR) for one in "qkv"
-        ]
-        lines += [(f"{inside}.self_attn.o_proj", "weight", LINEAR), *its_mlp]
-        for norm in ("input_layernorm", "post_attention_layernorm"):
-            lines.append((f"{inside}.{norm}", "weight", NORM))
-    return [*lines, ("model.norm", "weight", NORM), ("lm_head", "weight", LINEAR)]
+def by_kind(model):
+    """Each module that owns parameters, its names of them, and its kind's rule."""
+    for owner, module in model.named_modules():
+        if own := [name for name, _ in module.named_parameters(recurse=False)]:
+            yield owner, " ".join(own), KINDS[type(module)]
 
 
 PLANS = {
-    "qwen2": (lambda: random_policy(tied=False), mlp("model.layers.0")),
-    "qwen2, tied": (lambda: random_policy(tied=True), mlp("model.layers.0")),
-    **{
-        name: (
-            lambda module=module: policy_with(module),
-            [(f"model.layers.0.mlp{inside}", own, rule) for inside, own, rule in lines],
-        )
-        for name, module, lines in (
-            ("linear", linear, [("", "weight bias", LINEAR)]),
-            ("result changed in place", adds_in_place, [(".inner", "weight bias", LINEAR)]),
-            ("product changed in place", adds_to_product, [(".inner", "weight", LINEAR)]),
-        )
-    },
+    "qwen2": lambda: random_policy(tied=False),
+    "qwen2, tied": lambda: random_policy(tied=True),
+    "linear": lambda: policy_with(linear),
+    "result changed in place": lambda: policy_with(adds_in_place),
+    "product changed in place": lambda: policy_with(adds_to_product),
+    "one lookup for all completions": lambda: policy_with(positions),
 }
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_the_plan_of_a_model(name):
-    make, first_mlp = PLANS[name]
-    policy = make()
-    assert rows_of(policy) == qwen2(first_mlp)
+    policy = PLANS[name]()
+    assert rows_of(policy) == [*by_kind(policy.model)]
     plan = find_plan(policy)
     named = [plan[one].names["weight"] for one in ("model.embed_tokens", "lm_head")]
     assert len(set(named)) == (1 if "tied" in name else 2)
-
-
-def test_an_adapters_matrices_answer_alone(tmp_path):
-    base = write_checkpoint(tmp_path / "base")
-    adapter = write_adapter(base, tmp_path / "adapter")
-    model = {"path": str(base), "adapter": str(adapter), "device": "cpu"}
-    values = {"model": model, "prompts": {"source": "prompts.jsonl"}}
-    policy = load_policy(parse_probe(values, "probe"), tmp_path)
-    inside = [*(f"self_attn.{one}" for one in "qkvo"), *("mlp.gate", "mlp.up", "mlp.down")]
-    assert rows_of(policy) == [
-        (f"model.layers.{layer}.{one}_proj.lora_{side}.default", "weight", LINEAR)
-        for layer in (0, 1)
-        for one in inside
-        for side in "AB"
-    ]
 
 
 def watched():
@@ -121,7 +90,6 @@ def watched():
         (MODULES["rms norm"], NORM),
         (plus_one, NORM),
         (MODULES["layer norm"], NORM),
-        (linear, LINEAR),
         (watched, LINEAR),
     ],
 )
@@ -160,19 +128,20 @@ def test_factors_are_small(monkeypatch):
     assert seen["model.embed_tokens.weight"] is RowSums
 
 
-class Sometimes(nn.Module):
-    """Multiplies by a parameter only where a sequence is longer than the calibration's."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = linear()
-
-    def forward(self, x):
-        return self.inner(x) if x.shape[1] > 20 else x
+@made(inner=linear)
+def used_later(self, x):
+    """Multiplies only where a sequence is longer than the calibration's."""
+    return self.inner(x) if x.shape[1] > 20 else x
 
 
-def scored(policy):
-    score_block(policy, PROMPT * 3, SOME, random_reference(policy))
+@made(inner=linear)
+def changed_later(self, x):
+    """Writes over the input of a linear layer where a sequence is longer."""
+    x = x.sin()
+    y = self.inner(x)
+    if x.shape[1] > 20:
+        x *= 2
+    return x + y
 
 
 ROWS, OTHER = "does not give one row for each", "it is no linear map, lookup or norm with"
@@ -190,8 +159,9 @@ class Positions(ScaledTable):
 
 NO_RULE = {
     "used without a call": (bypass, "it is not called"),
+    "flattened tokens": (flat, ROWS),
     "experts": (lambda: random_policy("qwen3_moe").model.model.layers[0].mlp, ROWS),
-    "a subclass": (Scaled, OTHER),
+    "a subclass": (scaled, OTHER),
     "a hook": (MODULES["linear with a hook"], OTHER),
     "another forward": (MODULES["linear with another forward"], OTHER),
     "neither product nor lookup": (tanh, OTHER),
@@ -208,25 +178,16 @@ def test_what_has_no_rule_says_why(name):
     assert reason in missing_rule(policy_with(module, where))
 
 
-def test_what_is_not_met_in_the_calibration_is_refused():
-    """And autograd's own error is, as where the parameters are trained."""
-    with pytest.raises(InputError, match="the calibration pass did not use it"):
-        scored(policy_with(Sometimes))
-    with pytest.raises(InputError, match="modified by an inplace operation"):
-        scored(policy_with(in_place))
-
-
-def call_of(x):
-    module = nn.Linear(5, 2)
-    own = {"weight": "weight", "bias": "bias"}
-    return Call("", module, own, (x,), {}, module(x), rows=3, tokens=4)
-
-
-def test_a_call_knows_whose_rows_are_whose():
-    assert call_of(torch.randn(1, 4, 5)).common
-    assert not call_of(torch.randn(12, 5)).attributed
-    x = torch.randn(3, 4, 5)
-    call = call_of(x)
-    assert (call.attributed, call.common, call.changed) == (True, False, False)
-    x += 1
-    assert call.changed
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (used_later, "the calibration pass did not use it"),
+        (changed_later, "its input is changed after the call"),
+        # Autograd's own error, as where the parameters are trained.
+        (in_place, "modified by an inplace operation"),
+    ],
+)
+def test_what_is_not_met_in_the_calibration_is_refused(module, reason):
+    policy = policy_with(module)
+    with pytest.raises(InputError, match=reason):
+        score_block(policy, PROMPT * 3, SOME, random_reference(policy))

@@ -31,48 +31,42 @@ def sketch(name, vector, seed):
     return kept.vector
 
 
-def products(u, v):
-    """<sketch(u), sketch(v)> for many hashes, in units of ||u|| ||v||."""
+def products(u, v, fold=lambda vector: vector):
+    """<sketch(u), sketch(v)> for many hashes, in units of ||u|| ||v||; and the truth."""
     scale = float(u.norm() * v.norm())
-    return np.array(
-        [sketch("a", u, seed) @ sketch("a", v, seed) / scale for seed in range(SEEDS)],
-        dtype=np.float64,
-    )
+    found = [
+        fold(sketch("a", u, seed)) @ fold(sketch("a", v, seed)) / scale
+        for seed in range(SEEDS)
+    ]
+    return np.array(found, dtype=np.float64), float(u @ v) / scale
+
+
+def assert_unbiased(found, truth, least, most):
+    """Mean within four standard errors (6e-5 each); variance within bounds by as much."""
+    squares = (found - truth) ** 2
+    noise = 4 * squares.std() / np.sqrt(SEEDS)
+    assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS) + 1e-6
+    assert least - noise <= squares.mean() <= most + noise
 
 
 @pytest.mark.parametrize("other", ["itself", "another"])
 @pytest.mark.parametrize("name", VECTORS)
 def test_products_of_sketches(name, other):
-    """Mean within four standard errors (6e-5 each); variance below its bound by as much."""
     generator = torch.Generator().manual_seed(0)
     u = VECTORS[name](generator)
     v = u if other == "itself" else normal(generator)
-    found = products(u, v)
-    truth = float(u @ v / (u.norm() * v.norm()))
-    squares = (found - truth) ** 2
-    assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS) + 1e-6
-    assert squares.mean() <= 4 / K + 4 * squares.std() / np.sqrt(SEEDS)
+    assert_unbiased(*products(u, v), 0, 4 / K)
 
 
 def test_products_of_folded_sketches(monkeypatch):
     """Of a ninth of the buckets: as above, and as exact as their number says."""
     monkeypatch.setattr(one_pool, "SKETCHED", 9 * 7)
     monkeypatch.setattr(one_pool, "FOLDED", 7)
+    assert one_pool.fold(np.ones(9 * 7)).tolist() == [9] * 7
     generator = torch.Generator().manual_seed(0)
     u, v = VECTORS["normal"](generator), normal(generator)
     for one, other in ((u, u), (u, v), (v[:K].repeat(16)[:1000], u)):
-        found = np.array(
-            [
-                one_pool.fold(sketch("a", one, seed))
-                @ one_pool.fold(sketch("a", other, seed))
-                for seed in range(SEEDS)
-            ]
-        ) / float(one.norm() * other.norm())
-        truth = float(one @ other / (one.norm() * other.norm()))
-        squares = (found - truth) ** 2
-        noise = 4 * squares.std() / np.sqrt(SEEDS)
-        assert abs(found.mean() - truth) <= 4 * found.std() / np.sqrt(SEEDS)
-        assert 0.5 / 7 - noise <= squares.mean() <= 6 / 7 + noise
+        assert_unbiased(*products(one, other, one_pool.fold), 0.5 / 7, 6 / 7)
 
 
 def test_parameters_do_not_meet_in_the_mean():

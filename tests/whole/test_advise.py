@@ -1,39 +1,18 @@
-"""`mse-lab advise` of checkpoints, a line each; of completions that it did not draw."""
+"""`mse-lab advise` of checkpoints, a line each."""
 
 import json
-import warnings
 
 import pytest
-import transformers
 
 import run_mse
-from log_makers import write_lines
-from models import write_checkpoint
-
-
-def test_completions_from_elsewhere_are_not_an_advice_s(fifty, tmp_path, refused):
-    lines = [
-        {"prompt": f"p{at}", "pool": pool, "text": "1", "reward": 1.0}
-        for at in range(50)
-        for pool, size in (("reference", 64), ("replicate", 32))
-        for _ in range(size)
-    ]
-    drawn = write_lines(tmp_path / "drawn.jsonl", lines)
-    given = "--set", f"completions={drawn}"
-    said = refused("advise", fifty, *given, "--out", tmp_path / "out")
-    assert "an advice draws its own; measure these with python run_mse.py run" in said
+from models import write_adapter, write_checkpoint
 
 
 @pytest.fixture
 def saved(tmp_path, checkpoint):
     """What a trainer saved after 2 steps, as a whole model, and after 10, as an adapter."""
     write_checkpoint(tmp_path / "out/checkpoint-2", seed=2)
-    peft = pytest.importorskip("peft", reason="adapters need the extra lora")
-    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint)
-    settings = {"target_modules": "all-linear", "init_lora_weights": False}
-    with warnings.catch_warnings(action="ignore"):
-        adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, **settings))
-        adapted.save_pretrained(tmp_path / "out/checkpoint-10")
+    write_adapter(checkpoint, tmp_path / "out/checkpoint-10")
     return tmp_path / "out/checkpoint-*"
 
 

@@ -1,10 +1,16 @@
-"""The scripts of CI: which numbers `make figure4` keeps, and what of the pages is typed."""
+"""What is committed stands where only another processor's rounding differs."""
 
+import base64
+import io
 import runpy
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from probes.notebooks.execute import agrees
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = "estimator,mse,bias2\ngrpo,1.0,0\nvanilla,4.0,0\n"
@@ -58,5 +64,33 @@ def compared(tmp_path, capsys):
     ],
     ids=["equal", "rounding", "number", "column", "row"],
 )
-def test_only_what_differs_is_kept(table, says, compared):
+def test_of_figure_4_only_what_differs_is_kept(table, says, compared):
     assert compared(table) == ([says], "rounding" in says)
+
+
+def picture(shade):
+    """An output that shows a square of one shade of grey, with one pixel of it lighter."""
+    pixels, file = np.full((20, 20), shade, np.uint8), io.BytesIO()
+    pixels[0, 0] += 1
+    Image.fromarray(pixels).save(file, format="png")
+    return {"image/png": base64.b64encode(file.getvalue()).decode()}
+
+
+def said(text):
+    return [{"output_type": "stream", "text": text}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        (said("mse 1.602888 of 4"), said("mse 1.602887 of 4"), True),
+        (said("mse 1.602888 of 4"), said("mse 1.603888 of 4"), False),
+        (said("mse 1.6e-05"), said("mse 1.6e-06"), False),
+        (said("mse 1.6"), said("MSE 1.6"), False),
+        (said("one"), said("one") * 2, False),
+        (picture(100), picture(100), True),
+        (picture(100), picture(110), False),
+    ],
+)
+def test_outputs_of_a_notebook_agree_but_for_rounding(old, new, same):
+    assert agrees(old, new) == same

@@ -1,4 +1,4 @@
-"""Twelve ways through the whole, from a user's words to files and numbers.
+"""Ways through the whole, from a user's words to files and numbers.
 
 Most are held against one run of three prompts (`project`): whatever happens on the way, and
 whichever door it is measured through, its tables are the same to the byte.
@@ -7,7 +7,6 @@ whichever door it is measured through, its tables are the same to the byte.
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,9 +23,7 @@ from transformers.integrations import integration_utils
 
 import mse_lab
 import run_mse
-from log_makers import draw_groups, write_lines
 from models import ROWS, SETTINGS, load_parts, write_adapter
-from mse_lab.results.analysis import Analysis
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.processes import LOCK
@@ -99,28 +96,11 @@ def test_kill(project, carry_out, tmp_path, monkeypatch):
     assert killed.returncode == -signal.SIGKILL
     assert len(list(Path("out").rglob("*.npz"))) == 2
     assert not Path("out/small/mse.csv").exists()
+    assert Path("out/small", LOCK).exists()
     carry_out(*words, "--out", "out")
     # It is tried on the first prompt before the model is loaded.
     assert sys.modules["killer"].seen == {"1", "3"}
     assert tables_of("out/small") == tables_of(project / "results/small")
-
-
-def test_resume(project, tmp_path, monkeypatch):
-    """Stopped before its tables are written: the old ones do not pass for new."""
-    out = shutil.copytree(project / "results", tmp_path / "out")
-    (out / "small/pools.npz").unlink()
-    words = ["run", str(project / "probes/small.yaml"), "--out", str(out)]
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Analysis, "mse", property(stop))
-        assert run_mse.main(words) == 130
-    assert not (out / "small/pools.npz").exists()  # They are written last.
-    assert not ResultsFolder(out / "small").is_complete()
-    assert run_mse.main(words) == 0
-    assert tables_of(out / "small") == tables_of(project / "results/small")
 
 
 # What rank 1 does at the second prompt that it is dealt of a probe.
@@ -207,36 +187,6 @@ def test_advise(fifty, tmp_path, capsys):
     assert run_mse.main(words) == 0
     of_the_run = json.loads(capsys.readouterr().out)
     assert (of_the_run["prompts"], of_the_run["stopped"]) == (12, None)
-
-
-# What a user's scripts may rely on.
-SHARES = ("never_right", "always_right", "zero_variance", "all_right", "all_wrong")
-KEYS = {
-    "source",
-    "prompts",
-    "groups",
-    "completions",
-    "group_size",
-    "mean_reward",
-    "forecast",
-    "left_out",
-    *SHARES,
-}
-
-
-def test_rollouts(tmp_path, carry_out):
-    """Twelve prompts, four of them never right; Python gives the same."""
-    values = [0.0] * 4 + [0.3, 0.6] * 3 + [1.0] * 2
-    log = write_lines(tmp_path / "run/log.jsonl", draw_groups(values, 8, groups=4))
-    found = json.loads(carry_out("rollouts", log.parent, "--json"))
-    assert {*found} >= KEYS
-    assert (found["prompts"], found["groups"], found["completions"]) == (12, 48, 384)
-    assert (found["group_size"], found["left_out"]) == (8, [])
-    for key in SHARES:
-        assert {*found[key]} == {"value", "low", "high"}
-    assert {*found["forecast"][0]} == {"group_size", "zero_variance"}
-    assert found["never_right"]["value"] == pytest.approx(4 / 12)
-    assert found == mse_lab.rollouts(log.parent).summary
 
 
 def test_figure(carry_out, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from mse_lab.answers.advice import restore_advice
 from mse_lab.commands.cli import parse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.estimators import ESTIMATORS, find_estimator
-from mse_lab.report.advice_report import advice_text, json_values
+from mse_lab.report.advice_report import json_values
 from simulated import make_pools
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,22 +91,14 @@ def test_every_command_is_understood():
         assert parse(words).command == words[0]
 
 
-@pytest.mark.parametrize(
-    ("command", "printed"),
-    [
-        (
-            "demo",
-            lambda: advice_text(restore_advice(ROOT / "mse_lab/examples/demo/advice.json")),
-        ),
-        (f"rollouts {LOG}", lambda: str(mse_lab.rollouts(ROOT / LOG))),
-    ],
-    ids=["demo", "rollouts"],
-)
-def test_a_screen_on_the_first_page_is_what_is_printed(command, printed):
-    shown = re.search(rf"\$ mse-lab {command}\n((?:    .*\n)+)", README)[1]
+@pytest.mark.parametrize("command", ["demo", "rollouts"])
+def test_a_screen_on_the_first_page_is_the_one_that_is_kept(command):
+    """Which `test_screens.py` holds to what is printed."""
+    shown = re.search(rf"\$ mse-lab {command}.*\n((?:    .*\n)+)", README)[1]
     lines = [line[4:] for line in shown.splitlines() if line.strip() != "..."]
+    kept = (ROOT / f"tests/screens/{command}.txt").read_text(encoding="utf-8")
     assert len(lines) > 3
-    assert [line for line in printed().splitlines() if line in lines] == lines
+    assert [line for line in kept.splitlines() if line in lines] == lines
 
 
 @pytest.mark.parametrize("command", ["rollouts", "advise"])
@@ -140,11 +132,6 @@ def test_a_number_that_differs_is_seen():
     wrong = page.replace("0.89 (0.81", "0.88 (0.81")
     assert wrong != page
     assert tables["fill"](wrong) == page
-
-
-def test_the_first_page_is_short():
-    assert len(README.splitlines()) <= 120
-    assert len(README.split()) <= 900
 
 
 def anchors(text):

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-import run_mse
+from written_runs import put
 
 
 @pytest.fixture
@@ -26,12 +26,7 @@ def powerless():
     assert not library.capset(header, powers)
 
 
-RUN = ["run", "probes/small.yaml", "--out", "results"]
-COMMANDS = {
-    "run": RUN,
-    "figure": ["figure", "results/small", "--out", "figure.png"],
-    **{name: [name, "results/small"] for name in ("claims", "advise", "report")},
-}
+COMMANDS = ["run", "figure", "claims", "advise", "report"]
 # What is read by which commands, in the folder of the project and in that of its model.
 READ_BY = {
     "probes": ["run"],
@@ -41,8 +36,8 @@ READ_BY = {
     "model/config.json": ["run"],
     "model/tokenizer.json": ["run"],
     "model/model.safetensors": ["run"],
-    "results": list(COMMANDS),
-    "results/small": list(COMMANDS),
+    "results": COMMANDS,
+    "results/small": COMMANDS,
     "results/small/config.yaml": ["run", "claims", "advise", "report"],
     "results/small/mse.csv": ["figure", "claims", "advise", "report"],
     "results/small/pools.npz": ["claims", "advise", "report"],
@@ -50,17 +45,14 @@ READ_BY = {
 
 
 @pytest.mark.parametrize("closed", READ_BY)
-def test_what_may_not_be_read_is_named(
-    closed, project, checkpoint, powerless, capsys, monkeypatch
-):
-    monkeypatch.chdir(project)
+def test_what_may_not_be_read_is_named(closed, project, checkpoint, powerless, capsys):
     _, of_model, name = closed.rpartition("model/")
     path = checkpoint / name if of_model else project / closed
     mode = path.stat().st_mode
     path.chmod(0)
     try:
         for command in READ_BY[closed]:
-            assert run_mse.main(COMMANDS[command]) == 2, command
+            assert put(command, project, project / "results/small") == 2, command
             (line,) = capsys.readouterr().err.splitlines()
             assert "Permission denied" in line or "may not be read" in line, command
             assert path.name in line

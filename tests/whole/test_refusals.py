@@ -23,6 +23,7 @@ PROMPTS = {
     "lists.jsonl": [{"id": n, "problem": "1", "answer": [["a"], []][n]} for n in (0, 1)],
     "words.jsonl": [{"id": "q", "problem": "1", "answer": "one"}],
     "log.jsonl": [{"prompt": p, "reward": r} for p in "ab" for r in (0, 1)],
+    "own.jsonl": [{"prompt": n, "text": "1"} for n in "123" for _ in range(24)],
 }
 TEXTS = {
     "empty.jsonl": "\n",
@@ -87,6 +88,7 @@ advise tiny/base gsm8k/qwen-instruct           | qwen-instruct: no finished run;
 advise tiny/base --checkpoints no-*            | --checkpoints no-*: no such folder
 advise tiny/base smollm2/icl --checkpoints x   | --checkpoints: of which probe?
 advise small.yaml --config x.yaml              | x.yaml: cannot be read
+advise small.yaml --set completions=own.jsonl  | an advice draws its own; measure these
 advise small.yaml --training n=8               | no num_generations, the group size of TRL
 advise small.yaml --trainer swift              | no trainer swift; known: trl, rloo, verl
 advise small.yaml --estimator '[grpo]'         | '[grpo]' is no entry; give a name
