@@ -18,6 +18,7 @@ from mse_lab.config.training import Setting, fits
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.laws import WRONG_RIGHT
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.regime import Regime, find_regime
 from mse_lab.mse.rule import (
@@ -128,7 +129,8 @@ class Evidence:
     def regime(self) -> Regime:
         """On which side of vanilla the prompts are."""
         table, most = self.table, self.table.effective_prompts
-        return find_regime(table.moments, table.binary, self.level, most)
+        binary = table.values == WRONG_RIGHT
+        return find_regime(table.moments, binary, self.level, most)
 
     @cached_property
     def needed(self) -> int | None:

@@ -255,12 +255,12 @@ def _scaled(
 
 
 def find_law(
-    estimator: Estimator, size: int, *, binary: bool, values: WrongRight = WRONG_RIGHT
+    estimator: Estimator, size: int, values: WrongRight | None = WRONG_RIGHT
 ) -> Callable[[Moments], Law] | None:
     """Find an estimator's exact law at group size G, a function of the prompts' moments.
 
     None where it has none: its weights depend on lengths, norms, the value or other
-    prompts, or rewards are not `binary`, each one of the two `values`.
+    prompts, or rewards have other than two `values`.
     """
     if mse := unbiased_law(estimator):
         return _scaled(mse, size, 1.0)
@@ -268,6 +268,6 @@ def find_law(
         return _scaled(LAWS["grpo"], size, (size - 1) / size)
     if estimator.binary and values != WRONG_RIGHT:
         return None
-    if binary and size >= 2 and estimator.takes_rewards_alone:
+    if values is not None and size >= 2 and estimator.takes_rewards_alone:
         return BinaryLaw(estimator, size, values)
     return None

@@ -48,7 +48,7 @@ from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.intervals import Estimate, falling
-from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, unbiased_law
+from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, find_law, unbiased_law
 from mse_lab.mse.prompt_table import Constants, PromptTable, one_baseline, raise_to_zero
 
 # What divides by a number of a large batch, or subtracts it, or differs by a factor.
@@ -217,7 +217,7 @@ def _within_over_batch(table: PromptTable, weight: str) -> Floats | None:
 
 def _aim_by_law(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
     """Find where an estimator of the rewards alone points, where that is known."""
-    moments, law = table.moments, table.find_law(estimator, size)
+    moments, law = table.moments, find_law(estimator, size, table.values)
     if size < max(estimator.smallest_group, 2):
         return None
     if law is None:

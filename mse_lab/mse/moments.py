@@ -39,12 +39,6 @@ class Moments:
     reward_logit_norm2: Floats | float = math.nan
     given_baseline: Floats | None = None  # b*, where it does not follow from these moments.
 
-    @property
-    def binary(self) -> bool:
-        """Whether rewards are 0 and 1: for values in between E[Z^2] is less than V."""
-        mean_square = self.variance - self.value_variance + self.value**2
-        return bool(np.allclose(mean_square, self.value, rtol=1e-6, atol=1e-9))
-
     def constant_baseline(self, baseline: Floats | float) -> Floats:
         """E[(Z-b)^2 ||W||^2] - ||g||^2: G times the MSE with baseline b."""
         return (

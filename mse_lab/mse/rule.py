@@ -214,7 +214,6 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     limit = price(aims, 0.0) if fitted and completions else None
     other = Priced(price(aims, completions), completions, linear=True, limit=limit)
     knows_gradient = table.knows_gradient(question.level)
-    of_two_values = table.binary or table.values is not None
     known = not completions or knows_gradient
     if entry is not None and up_to_a_factor(entry) == "grpo":
         return Prices(other, other, True, known, baselines)
@@ -226,7 +225,7 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
         aims = find_aims(table, entry, sorted(sizes))
         if present in aims:
             loss = Priced(price(aims, completions), completions, linear=False)
-    return Prices(loss, other, of_two_values, known, baselines)
+    return Prices(loss, other, table.values is not None, known, baselines)
 
 
 def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:

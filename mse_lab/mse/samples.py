@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
-from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.moments import OnePoolMoments
 from mse_lab.mse.one_pool import (
     PromptSample,
@@ -105,11 +104,6 @@ class Samples:
     def rewards(self) -> list[Floats]:
         """Rewards of each prompt's completions."""
         return [np.concatenate([one.rewards_N for one in each]) for each in self.blocks]
-
-    @cached_property
-    def binary(self) -> bool:
-        """Whether all rewards are 0 or 1."""
-        return is_binary(np.concatenate(self.rewards))
 
     @cached_property
     def _flat(self) -> list[PromptSample]:

@@ -164,7 +164,7 @@ def test_few_carriers_give_no_bound_or_no_verdict(
 def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
     """Graded rewards have no law, nor has what divides by a completion's length."""
     table = PromptTable.of_pools(known[1])
-    graded = replace(table, binary=False, values=None)
+    graded = replace(table, values=None)
     std = {"name": "grpo-std", "eps": 1e-4}
     found = {
         "binary": price_rungs(table, asked(std)),
