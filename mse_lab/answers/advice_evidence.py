@@ -31,7 +31,6 @@ from mse_lab.mse.rule import (
     Stopped,
     prompts_needed,
     rule_by_looks,
-    rule_by_run,
 )
 from mse_lab.mse.samples import Samples
 from mse_lab.results.analysis import Analysis
@@ -104,16 +103,19 @@ class Evidence:
         """Coverage of intervals."""
         return self.question.level
 
+    @property
+    def _looked(self) -> bool:
+        """Whether it is looked at again and again, as few completions are."""
+        return self.table.drawn is not None
+
     def bound(self, prompts: int | None = None) -> Bound:
         """Bound ratios of costs, by the prompts at hand or as if there were so many."""
-        looked = self.table.drawn is not None
-        return bound_ratios(self.table, self.level, looked=looked, prompts=prompts)
+        return bound_ratios(self.table, self.level, looked=self._looked, prompts=prompts)
 
     @cached_property
     def ruling(self) -> Ruling:
         """The verdict on the training; none on another objective's."""
-        ruled = rule_by_looks if self.table.drawn else rule_by_run
-        ruling = ruled(self.table, self.question)
+        ruling = rule_by_looks(self.table, self.question, looked=self._looked)
         if not self.setting.elsewhere:
             return ruling
         present = self.question.present
