@@ -269,7 +269,7 @@ def make_advice(evidence: Evidence) -> Advice:
         at_most=ruling.at_most,
         at_least=ruling.at_least,
         noise_scale=noise_scale(table, ladder.base, level),
-        learning_rate_factor=step_size_ratio(table, *halved, level, adam=True),
+        learning_rate_factor=step_size_ratio(table, *halved, level),
         ladder=rows,
         **_constants(evidence),
         best=evidence.best_group_size,

@@ -343,7 +343,6 @@ def measure_curves(
             curves.by_law(by_name[key.estimator], key.group_size),
         )
         for key, errors_PR in errors.items()
-        if key.estimator in by_name
     }
 
 

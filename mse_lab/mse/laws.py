@@ -203,13 +203,11 @@ class BinaryLaw:
         """Whether the moments give the law without bias: by G + 3 completions or more."""
         return not 0 < np.min(moments.value_trials) < self.size + MORE_THAN_A_GROUP
 
-    def _share(self, value: Floats) -> Floats:
-        """The chance of being right, by the mean reward."""
-        return (value - self.values[0]) / self.span
-
     def _coefficients(self, moments: Moments) -> _Coefficients:
         """Average over groups of each prompt's completions, or by V where they are few."""
-        share_P, one_pool = self._share(moments.value), isinstance(moments, OnePoolMoments)
+        one_pool = isinstance(moments, OnePoolMoments)
+        # The chance of being right, by the mean reward.
+        share_P = (moments.value - self.values[0]) / self.span
         trials_P = np.broadcast_to(moments.value_trials, share_P.shape)
         if not (trials_P.any() and self.knows_mean(moments)):
             if one_pool:

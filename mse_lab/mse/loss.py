@@ -334,18 +334,13 @@ def steps_ratio(
 
 
 def step_size_ratio(
-    table: PromptTable,
-    old: tuple[Aim, float],
-    new: tuple[Aim, float],
-    level: float,
-    *,
-    adam: bool,
+    table: PromptTable, old: tuple[Aim, float], new: tuple[Aim, float], level: float
 ) -> Estimate:
-    """By what factor the best step size changes between two (estimator at G, N).
+    """By what factor Adam's best step size changes between two (estimator at G, N).
 
-    (1 + E_old) / (1 + E_new) for SGD, its square root for Adam, where both have weights of
-    one scale. Between 1 and the ratio of the errors, which is all that is known where
-    ||g||^2 is not significantly positive.
+    The square root of (1 + E_old) / (1 + E_new), which is SGD's, where both have weights of
+    one scale. Between 1 and that of the errors, which is all that is known where ||g||^2 is
+    not significantly positive.
     """
     errors = [aim.noise / completions for aim, completions in (old, new)]
     signals = [aim.signal for aim, _ in (old, new)]
@@ -358,6 +353,5 @@ def step_size_ratio(
     ratio = table.estimate_positive(divide(*second), level)
     if table.knows_gradient(level):
         low, high = max(ratio.low, low), min(ratio.high, high)
-    power = 0.5 if adam else 1.0
     value = min(max(ratio.value, low), high)
-    return Estimate(value**power, low**power, high**power)
+    return Estimate(*(end**0.5 for end in (value, low, high)))

@@ -178,11 +178,6 @@ class Proxy:
     overall: float
 
 
-def _correlation(deviations_N: Floats, others_N: Floats) -> float:
-    scale = np.sqrt((deviations_N**2).sum() * (others_N**2).sum())
-    return float(divide((deviations_N * others_N).sum(), scale))
-
-
 def measure_proxy(pools: Pools) -> Proxy | None:
     """Correlate the two norms over the replicate completions; None if not recorded.
 
@@ -196,8 +191,11 @@ def measure_proxy(pools: Pools) -> Proxy | None:
     logits_PN = pools.logit_norms2_PN
     if np.isnan(logits_PN).any():
         return None
-    pairs = [
-        [one - one.mean(axis, keepdims=True) for one in (logits_PN, pools.norms2_PN)]
-        for axis in (1, None)
-    ]
-    return Proxy(*(_correlation(*pair) for pair in pairs))
+
+    def correlate(axis: int | None) -> float:
+        norms = (logits_PN, pools.norms2_PN)
+        one, other = (each - each.mean(axis, keepdims=True) for each in norms)
+        scale = np.sqrt((one**2).sum() * (other**2).sum())
+        return float(divide((one * other).sum(), scale))
+
+    return Proxy(correlate(1), correlate(None))

@@ -62,12 +62,8 @@ def _products_with_others(
 ) -> Floats:
     """Sum the products of each of P vectors with those of the other prompts, (P,)."""
     total_D = np.sum(all_of, axis=0, dtype=np.float64)
-    return np.array(
-        [
-            one_D.astype(np.float64) @ (total_D - left_D)
-            for one_D, left_D in zip(vectors, all_of, strict=True)
-        ]
-    )
+    pairs = zip(vectors, all_of, strict=True)
+    return np.array([one_D @ (total_D - left_D) for one_D, left_D in pairs])
 
 
 @dataclass(frozen=True)
@@ -79,11 +75,10 @@ class Samples:
     @classmethod
     def of(cls, prompts: Iterable[PromptSample | Sequence[PromptSample]]) -> Self:
         """Take a sample of each prompt, or several, which are its blocks."""
-        return cls(
-            tuple(
-                (one,) if isinstance(one, PromptSample) else tuple(one) for one in prompts
-            )
+        blocks = (
+            (one,) if isinstance(one, PromptSample) else tuple(one) for one in prompts
         )
+        return cls(tuple(blocks))
 
     @property
     def prompts(self) -> int:
@@ -180,12 +175,8 @@ class Samples:
         None where a prompt has no block of more completions.
         """
         gradients = [fold(gradient_D) for gradient_D in self._gradients]
-        tried = [
-            figures_of_prompt(blocks, shares, gradient_F, estimator, size)
-            for blocks, shares, gradient_F in zip(
-                self.blocks, self._shares, gradients, strict=True
-            )
-        ]
+        of_prompts = zip(self.blocks, self._shares, gradients, strict=True)
+        tried = [figures_of_prompt(*one, estimator, size) for one in of_prompts]
         known = [one for one in tried if one is not None]
         if len(known) < len(tried):
             return None

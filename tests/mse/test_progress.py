@@ -102,9 +102,7 @@ def test_the_step_size_follows_one_plus_the_error():
     aim = grpo(known, 4)
     scale = noise_scale(known, aim, LEVEL).value
     halved = (aim, scale), (aim, scale / 2)
-    sgd = step_size_ratio(known, *halved, LEVEL, adam=False)
-    assert sgd.value == pytest.approx(2 / 3)
-    adam = step_size_ratio(known, *halved, LEVEL, adam=True)
+    adam = step_size_ratio(known, *halved, LEVEL)
     assert adam.value == pytest.approx(math.sqrt(2 / 3))
 
 
@@ -113,7 +111,7 @@ def test_a_step_size_ratio_is_not_below_zero():
     known = table(gradient2=-0.1)
     aim = grpo(known, 4)
     below = aim._replace(noise=-aim.noise)
-    found = step_size_ratio(known, (below, 8), (aim, 8), LEVEL, adam=True)
+    found = step_size_ratio(known, (below, 8), (aim, 8), LEVEL)
     assert found == Estimate(0.0, 0.0, 1.0)
 
 
@@ -153,6 +151,6 @@ def test_without_a_known_gradient_only_the_two_limits_are():
     assert math.isnan(found.value)
     assert found[1:] == (1.0, limit)
     aim = grpo(known, 4)
-    halved = step_size_ratio(known, (aim, 64), (aim, 32), LEVEL, adam=False)
-    assert (halved.low, halved.high) == (0.5, 1.0)
+    halved = step_size_ratio(known, (aim, 64), (aim, 32), LEVEL)
+    assert (halved.low, halved.high) == (pytest.approx(math.sqrt(0.5)), 1.0)
     assert progress(known, aim, 64, LEVEL).low == 0
