@@ -80,12 +80,6 @@ def check_binary(rewards: Floats, name: str) -> None:
         )
 
 
-def check_batch(rewards_PRG: Floats, name: str) -> None:
-    """Refuse one prompt alone, in the name of an estimator that looks at the others."""
-    if len(rewards_PRG) < 2:
-        raise InputError(f"estimators: {name} needs two prompts or more; remove it")
-
-
 def _no_flag(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("should be a number")

@@ -317,10 +317,7 @@ def find_estimators(
     group_sizes: Sequence[int],
     prompts: int | None = None,
 ) -> list[Estimator]:
-    """Look up all of a probe's `estimators` and see that its sizes suit them.
-
-    Where the number of prompts is not given, they themselves refuse too few.
-    """
+    """Look up all of a probe's `estimators`; see that its sizes and `prompts` suit them."""
     estimators = [find_estimator(entry) for entry in entries]
     names = [estimator.name for estimator in estimators]
     for estimator in estimators:
