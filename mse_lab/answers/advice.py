@@ -168,32 +168,28 @@ def _zero_variance(evidence: Evidence, size: int) -> Estimate | None:
     return mean_share(shares_P, evidence.level, evidence.resamples, rng)
 
 
-def _why_none(evidence: Evidence) -> str | None:
-    """Say why these prompts tell nothing; None where they do."""
-    table = evidence.table
+def _refuse(evidence: Evidence) -> None:
+    """Refuse prompts that tell nothing; say why."""
+    table, drawn = evidence.table, evidence.table.drawn
     if table.prompts < LEAST_PROMPTS:
-        return f"{table.prompts} prompts: advice needs three or more; raise prompts.limit"
-    if table.varied < LEAST_SIGNALS:
-        return (
+        why = f"{table.prompts} prompts: advice needs three or more; raise prompts.limit"
+    elif table.varied < LEAST_SIGNALS:
+        why = (
             f"rewards differ within {table.varied} of {table.prompts} prompts: nothing to "
             "advise on; measure more prompts, or some that the model gets right now and "
             "then"
         )
-    if math.isnan(evidence.best_group_size.value):
-        return "no price of a baseline is seen: nothing to advise on; take more"
-    return None
-
-
-def _refuse(evidence: Evidence) -> None:
-    why, drawn = _why_none(evidence), evidence.table.drawn
-    if why and drawn is None:
+    elif math.isnan(evidence.best_group_size.value):
+        why = "no price of a baseline is seen: nothing to advise on; take more"
+    else:
+        return
+    if drawn is None:
         raise InputError(why)
-    if why and drawn:
-        mean = sum(rewards.mean() for rewards in evidence.rewards) / len(evidence.rewards)
-        raise NoAnswer(
-            f"{evidence.name}: in {drawn.completions:,} completions of mean reward "
-            f"{mean:.2g} {why}; check the reward, too"
-        )
+    mean = sum(rewards.mean() for rewards in evidence.rewards) / len(evidence.rewards)
+    raise NoAnswer(
+        f"{evidence.name}: in {drawn.completions:,} completions of mean reward "
+        f"{mean:.2g} {why}; check the reward, too"
+    )
 
 
 def _constants(evidence: Evidence) -> dict[str, Estimate]:

@@ -36,21 +36,19 @@ from mse_lab.mse.samples import Samples
 from mse_lab.results.analysis import Analysis
 
 
-def refuse_without_gradient(setting: Setting) -> None:
-    """Refuse an estimator that is not defined, or zero, in groups of the size in use."""
+def ask(
+    setting: Setting, level: float, tolerance: float = TOLERANCE, completions: int = 0
+) -> Question:
+    """Ask about a training; `completions` a step, if given, count instead of its own.
+
+    An estimator that is not defined, or zero, in groups of the size in use is refused.
+    """
     estimator = setting.estimator and find_estimator(setting.estimator)
     if estimator and setting.group_size < estimator.smallest_group:
         raise setting.refuse(
             f"{setting.named}: {estimator.name} gives no gradient there; it takes "
             f"{estimator.smallest_group} or more"
         )
-
-
-def ask(
-    setting: Setting, level: float, tolerance: float = TOLERANCE, completions: int = 0
-) -> Question:
-    """Ask about a training; `completions` a step, if given, count instead of its own."""
-    refuse_without_gradient(setting)
     return Question(
         estimator=setting.estimator,
         present=setting.group_size,
