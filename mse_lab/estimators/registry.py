@@ -262,13 +262,10 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
     >>> find_estimator({"name": "pass-at-k", "k": 4}).name
     'pass-at-k(k=4)'
     """
-    key = repr(entry)
-    if key not in _LOADED:
-        estimator = _find(entry)
-        if ":" in estimator.name:  # A user's file may change.
-            return estimator
-        _LOADED[key] = estimator
-    return _LOADED[key]
+    estimator = _LOADED.get(repr(entry)) or _find(entry)
+    if ":" not in estimator.name:  # A user's file may change.
+        _LOADED[repr(entry)] = estimator
+    return estimator
 
 
 # Built-in estimators by their entries: equal entries give one object, by which laws are
