@@ -28,11 +28,12 @@ from mse_lab.config.training import Setting, batch_for, fits
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, NoAnswer
+from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import find_aims, noise_scale, ratio_of_costs, step_size_ratio
 from mse_lab.mse.regime import Regime
 from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, TOLERANCE, Stopped, Verdict
-from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
+from mse_lab.mse.zero_variance import zero_variance_shares
 from mse_lab.results.files import as_data, open_intact
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import RESTORE, ResultsFolder
@@ -165,7 +166,7 @@ def _zero_variance(evidence: Evidence, size: int) -> Estimate | None:
         return None
     shares_P = zero_variance_shares(evidence.rewards, size)
     rng = stream(evidence.seed, "advice", f"zero variance at {size}")
-    return mean_share(shares_P, evidence.level, evidence.resamples, rng)
+    return cluster_share(shares_P, np.arange(len(shares_P)), evidence.level, rng)
 
 
 def _refuse(evidence: Evidence) -> None:

@@ -88,8 +88,7 @@ class Evidence:
     rewards: Sequence[Floats]  # Of each prompt's completions.
     setting: Setting
     question: Question
-    seed: int
-    resamples: int  # Draws where an interval is drawn.
+    seed: int  # Of the draws of an interval.
     held: bool = True  # Whether all built-in checks hold.
     warnings: tuple[str, ...] = ()
     # Of few completions: why there are no more, and how many prompts to draw from in all.
@@ -153,7 +152,6 @@ def evidence_of_run(
         setting=setting,
         question=ask(setting, run.level, regret, completions),
         seed=run.probe.seed,
-        resamples=run.probe.interval.resamples,
         held=run.held,
         warnings=tuple(run.warnings),
     )
@@ -187,7 +185,6 @@ def evidence_of_samples(
         setting=setting,
         question=question,
         seed=probe.seed,
-        resamples=probe.interval.resamples,
         held=held,
         warnings=tuple(warnings),
         stopped=stopped,
