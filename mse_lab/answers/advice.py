@@ -30,7 +30,7 @@ from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, NoAnswer
 from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import find_aims, noise_scale, ratio_of_costs, step_size_ratio
+from mse_lab.mse.loss import find_aims, halved_step_size, noise_scale, ratio_of_costs
 from mse_lab.mse.regime import Regime
 from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, TOLERANCE, Stopped, Verdict
 from mse_lab.mse.zero_variance import zero_variance_shares
@@ -241,9 +241,6 @@ def make_advice(evidence: Evidence) -> Advice:
     rows = tuple(ladder.rows())[: 1 if evidence.setting.elsewhere else None]
     steps_saved, saves = _savings(evidence)
     completions = int(question.completions)
-    halved = ((ladder.base, 1.0), (ladder.base, 0.5))
-    if completions:
-        halved = ((ladder.base, completions), (ladder.base, completions / 2))
     drawn = table.drawn
     return Advice(
         name=evidence.name,
@@ -266,7 +263,7 @@ def make_advice(evidence: Evidence) -> Advice:
         at_most=ruling.at_most,
         at_least=ruling.at_least,
         noise_scale=noise_scale(table, ladder.base, level),
-        learning_rate_factor=step_size_ratio(table, *halved, level),
+        learning_rate_factor=halved_step_size(table, ladder.base, completions or 1, level),
         ladder=rows,
         **_constants(evidence),
         best=evidence.best_group_size,

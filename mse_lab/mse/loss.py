@@ -333,24 +333,19 @@ def steps_ratio(
     )
 
 
-def step_size_ratio(
-    table: PromptTable, old: tuple[Aim, float], new: tuple[Aim, float], level: float
+def halved_step_size(
+    table: PromptTable, aim: Aim, completions: float, level: float
 ) -> Estimate:
-    """By what factor Adam's best step size changes between two (estimator at G, N).
+    """By what factor Adam's best step size changes where the batch is halved.
 
-    The square root of (1 + E_old) / (1 + E_new), which is SGD's, where both have weights of
-    one scale. Between 1 and that of the errors, which is all that is known where ||g||^2 is
-    not significantly positive.
+    The square root of (1 + E) / (1 + 2 E), which is SGD's, E the error at N completions. So
+    it lies between 1/2 and 1, which is all that is known of SGD's where ||g||^2 is not
+    significantly positive.
     """
-    errors = [aim.noise / completions for aim, completions in (old, new)]
-    signals = [aim.signal for aim, _ in (old, new)]
-    limit = table.estimate_positive(divide(*errors), level)
+    error, signal = aim.noise / completions, raise_to_zero(aim.signal)
     # An error that is not above its noise may be estimated below zero, a ratio with it.
-    low, high = min(max(limit.low, 0.0), 1.0), max(limit.high, 1.0)
-    second = [
-        error + raise_to_zero(signal) for error, signal in zip(errors, signals, strict=True)
-    ]
-    ratio = table.estimate_positive(divide(*second), level)
+    ratio = table.estimate_positive(divide(error + signal, 2 * error + signal), level)
+    low, high = 0.5, 1.0
     if table.knows_gradient(level):
         low, high = max(ratio.low, low), min(ratio.high, high)
     value = min(max(ratio.value, low), high)
