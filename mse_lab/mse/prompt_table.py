@@ -106,14 +106,6 @@ class PromptSamples:
         return ratio - (self.prompts - 1) * (left_out.mean() - ratio[0])
 
 
-def jackknife(samples: Floats, prompts: int) -> Statistic:
-    """Make a statistic of a figure, (S,): its value and each prompt's contribution."""
-    differences_P = (prompts - 1) * (samples[0] - samples[1 : 1 + prompts])
-    # Those of a ratio may be large, and their fourth powers must be finite.
-    bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
-    return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
-
-
 def count_carriers(parts_P: Floats) -> float:
     """Estimate how many prompts carry a sum: (sum |w|)^2 / sum w^2 (Kish), at least one.
 
@@ -312,7 +304,11 @@ class PromptTable:
 
     def contributions(self, figure: Figure) -> Statistic:
         """Evaluate a figure, with what each prompt, drawn at random, contributes to it."""
-        return jackknife(self._evaluate(figure), self.prompts)
+        samples, prompts = self._evaluate(figure), self.prompts
+        differences_P = (prompts - 1) * (samples[0] - samples[1 : 1 + prompts])
+        # Those of a ratio may be large, and their fourth powers must be finite.
+        bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
+        return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
 
     def statistic(self, figure: Figure) -> Statistic:
         """Evaluate a figure, with what each prompt contributes to it, by two stages.
