@@ -14,7 +14,9 @@ from mse_lab.answers.advice_evidence import ask, evidence_of_samples
 from mse_lab.api.measure import analyse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT
+from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.intervals import Statistic
+from mse_lab.mse.laws import WRONG_RIGHT
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.mse.pools import Pools, without_diagonal
@@ -348,7 +350,7 @@ class ExactTable(PromptTable):
             moments=design.moments(),
             products_PP=without_diagonal(gradient_PD @ gradient_PD.T),
             gradient_noise_P=np.zeros(prompts),
-            binary=set(np.unique(design.reward_PC)) <= {0, 1},
+            values=WRONG_RIGHT if is_binary(design.reward_PC) else None,
             size=prompts,
         )
 
@@ -367,7 +369,7 @@ class KnownTable(PromptTable):
         figures = (c1, c2, c3, vanilla, 1.0, 1.0, gradient2)
         samples = Constants(*(np.array([figure]) for figure in figures))
         known = {"effective_prompts": math.inf, "size": math.inf, "bootstrap": None}
-        known |= {"products_PP": np.zeros((60, 60)), "halves": (), "binary": True}
+        known |= {"products_PP": np.zeros((60, 60)), "halves": (), "values": WRONG_RIGHT}
         known |= {"moments": _alike(c2, c3, vanilla, gradient2), "prompt_samples": _ONE}
         self.__dict__ |= {"samples": samples, "half_samples": [], **known}
 

@@ -25,7 +25,7 @@ from mse_lab.estimators.groups import Groups
 from mse_lab.mse.baseline import fit_at
 from mse_lab.mse.curves import Between, Decomposition, Inputs
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.laws import find_law
+from mse_lab.mse.laws import WRONG_RIGHT, find_law
 from mse_lab.mse.loss import Aim
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_table import Constants
@@ -129,7 +129,7 @@ class Truth:
         return {}
 
     def _law(self, estimator: Estimator, size: int):
-        return find_law(estimator, size, binary=self.binary)(self.moments)
+        return find_law(estimator, size, WRONG_RIGHT if self.binary else None)(self.moments)
 
     def _means(self, estimator: Estimator, size: int) -> tuple[Floats, Floats]:
         """E||g_hat||^2 of each prompt, and h(x), (P, D)."""
@@ -143,7 +143,7 @@ class Truth:
 
     def _is_known(self, estimator: Estimator, size: int) -> bool:
         if self.binary:
-            return find_law(estimator, size, binary=True) is not None
+            return find_law(estimator, size) is not None
         few = len(np.unique(self.design.reward_PC)) <= MOST_VALUES
         return few and estimator.reward_only and not estimator.binary
 

@@ -28,11 +28,12 @@ from mse_lab.config.training import Setting, batch_for, fits
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.data.streams import stream
 from mse_lab.errors import InputError, NoAnswer
+from mse_lab.mse.cluster_means import cluster_share
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.loss import find_aims, noise_scale, ratio_of_costs, step_size_ratio
+from mse_lab.mse.loss import find_aims, halved_step_size, noise_scale, ratio_of_costs
 from mse_lab.mse.regime import Regime
 from mse_lab.mse.rule import LEAST_PROMPTS, LEAST_SIGNALS, TOLERANCE, Stopped, Verdict
-from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
+from mse_lab.mse.zero_variance import zero_variance_shares
 from mse_lab.results.files import as_data, open_intact
 from mse_lab.results.finished_run import read_run
 from mse_lab.results.folder import RESTORE, ResultsFolder
@@ -165,35 +166,31 @@ def _zero_variance(evidence: Evidence, size: int) -> Estimate | None:
         return None
     shares_P = zero_variance_shares(evidence.rewards, size)
     rng = stream(evidence.seed, "advice", f"zero variance at {size}")
-    return mean_share(shares_P, evidence.level, evidence.resamples, rng)
+    return cluster_share(shares_P, np.arange(len(shares_P)), evidence.level, rng)
 
 
-def _why_none(evidence: Evidence) -> str | None:
-    """Say why these prompts tell nothing; None where they do."""
-    table = evidence.table
+def _refuse(evidence: Evidence) -> None:
+    """Refuse prompts that tell nothing; say why."""
+    table, drawn = evidence.table, evidence.table.drawn
     if table.prompts < LEAST_PROMPTS:
-        return f"{table.prompts} prompts: advice needs three or more; raise prompts.limit"
-    if table.varied < LEAST_SIGNALS:
-        return (
+        why = f"{table.prompts} prompts: advice needs three or more; raise prompts.limit"
+    elif table.varied < LEAST_SIGNALS:
+        why = (
             f"rewards differ within {table.varied} of {table.prompts} prompts: nothing to "
             "advise on; measure more prompts, or some that the model gets right now and "
             "then"
         )
-    if math.isnan(evidence.best_group_size.value):
-        return "no price of a baseline is seen: nothing to advise on; take more"
-    return None
-
-
-def _refuse(evidence: Evidence) -> None:
-    why, drawn = _why_none(evidence), evidence.table.drawn
-    if why and drawn is None:
+    elif math.isnan(evidence.best_group_size.value):
+        why = "no price of a baseline is seen: nothing to advise on; take more"
+    else:
+        return
+    if drawn is None:
         raise InputError(why)
-    if why and drawn:
-        mean = sum(rewards.mean() for rewards in evidence.rewards) / len(evidence.rewards)
-        raise NoAnswer(
-            f"{evidence.name}: in {drawn.completions:,} completions of mean reward "
-            f"{mean:.2g} {why}; check the reward, too"
-        )
+    mean = sum(rewards.mean() for rewards in evidence.rewards) / len(evidence.rewards)
+    raise NoAnswer(
+        f"{evidence.name}: in {drawn.completions:,} completions of mean reward "
+        f"{mean:.2g} {why}; check the reward, too"
+    )
 
 
 def _constants(evidence: Evidence) -> dict[str, Estimate]:
@@ -244,9 +241,6 @@ def make_advice(evidence: Evidence) -> Advice:
     rows = tuple(ladder.rows())[: 1 if evidence.setting.elsewhere else None]
     steps_saved, saves = _savings(evidence)
     completions = int(question.completions)
-    halved = ((ladder.base, 1.0), (ladder.base, 0.5))
-    if completions:
-        halved = ((ladder.base, completions), (ladder.base, completions / 2))
     drawn = table.drawn
     return Advice(
         name=evidence.name,
@@ -269,7 +263,7 @@ def make_advice(evidence: Evidence) -> Advice:
         at_most=ruling.at_most,
         at_least=ruling.at_least,
         noise_scale=noise_scale(table, ladder.base, level),
-        learning_rate_factor=step_size_ratio(table, *halved, level, adam=True),
+        learning_rate_factor=halved_step_size(table, ladder.base, completions or 1, level),
         ladder=rows,
         **_constants(evidence),
         best=evidence.best_group_size,

@@ -18,6 +18,7 @@ from mse_lab.config.training import Setting, fits
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.laws import WRONG_RIGHT
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.regime import Regime, find_regime
 from mse_lab.mse.rule import (
@@ -30,27 +31,24 @@ from mse_lab.mse.rule import (
     Stopped,
     prompts_needed,
     rule_by_looks,
-    rule_by_run,
 )
 from mse_lab.mse.samples import Samples
 from mse_lab.results.analysis import Analysis
 
 
-def refuse_without_gradient(setting: Setting) -> None:
-    """Refuse an estimator that is not defined, or zero, in groups of the size in use."""
+def ask(
+    setting: Setting, level: float, tolerance: float = TOLERANCE, completions: int = 0
+) -> Question:
+    """Ask about a training; `completions` a step, if given, count instead of its own.
+
+    An estimator that is not defined, or zero, in groups of the size in use is refused.
+    """
     estimator = setting.estimator and find_estimator(setting.estimator)
     if estimator and setting.group_size < estimator.smallest_group:
         raise setting.refuse(
             f"{setting.named}: {estimator.name} gives no gradient there; it takes "
             f"{estimator.smallest_group} or more"
         )
-
-
-def ask(
-    setting: Setting, level: float, tolerance: float = TOLERANCE, completions: int = 0
-) -> Question:
-    """Ask about a training; `completions` a step, if given, count instead of its own."""
-    refuse_without_gradient(setting)
     return Question(
         estimator=setting.estimator,
         present=setting.group_size,
@@ -90,8 +88,7 @@ class Evidence:
     rewards: Sequence[Floats]  # Of each prompt's completions.
     setting: Setting
     question: Question
-    seed: int
-    resamples: int  # Draws where an interval is drawn.
+    seed: int  # Of the draws of an interval.
     held: bool = True  # Whether all built-in checks hold.
     warnings: tuple[str, ...] = ()
     # Of few completions: why there are no more, and how many prompts to draw from in all.
@@ -103,16 +100,19 @@ class Evidence:
         """Coverage of intervals."""
         return self.question.level
 
+    @property
+    def _looked(self) -> bool:
+        """Whether it is looked at again and again, as few completions are."""
+        return self.table.drawn is not None
+
     def bound(self, prompts: int | None = None) -> Bound:
         """Bound ratios of costs, by the prompts at hand or as if there were so many."""
-        looked = self.table.drawn is not None
-        return bound_ratios(self.table, self.level, looked=looked, prompts=prompts)
+        return bound_ratios(self.table, self.level, looked=self._looked, prompts=prompts)
 
     @cached_property
     def ruling(self) -> Ruling:
         """The verdict on the training; none on another objective's."""
-        ruled = rule_by_looks if self.table.drawn else rule_by_run
-        ruling = ruled(self.table, self.question)
+        ruling = rule_by_looks(self.table, self.question, looked=self._looked)
         if not self.setting.elsewhere:
             return ruling
         present = self.question.present
@@ -128,7 +128,8 @@ class Evidence:
     def regime(self) -> Regime:
         """On which side of vanilla the prompts are."""
         table, most = self.table, self.table.effective_prompts
-        return find_regime(table.moments, table.binary, self.level, most)
+        binary = table.values == WRONG_RIGHT
+        return find_regime(table.moments, binary, self.level, most)
 
     @cached_property
     def needed(self) -> int | None:
@@ -151,7 +152,6 @@ def evidence_of_run(
         setting=setting,
         question=ask(setting, run.level, regret, completions),
         seed=run.probe.seed,
-        resamples=run.probe.interval.resamples,
         held=run.held,
         warnings=tuple(run.warnings),
     )
@@ -185,7 +185,6 @@ def evidence_of_samples(
         setting=setting,
         question=question,
         seed=probe.seed,
-        resamples=probe.interval.resamples,
         held=held,
         warnings=tuple(warnings),
         stopped=stopped,

@@ -66,7 +66,7 @@ class LadderRow(NamedTuple):
 class Typed(NamedTuple):
     """What is typed, or why nothing is."""
 
-    line: str | None
+    typed: str | None
     why: str | None = None
     needs: str | None = None
 
@@ -85,7 +85,8 @@ def type_baseline(setting: Setting, alpha: float, lam: float, size: int) -> Type
     form = trainer.baselines.get("constant" if size == 1 else "affine")
     if form is None:
         return Typed(None, f"{trainer.title} must take advantages of your own for it")
-    return Typed(form.format(size=size, alpha=alpha, lam=lam), needs=setting.needs)
+    typed = form.format(size=size, alpha=alpha, lam=lam)
+    return Typed(typed, needs=setting.needs or None)
 
 
 class Settable(NamedTuple):
@@ -105,20 +106,16 @@ class Ladder:
 
     @cached_property
     def entry(self) -> EstimatorEntry:
-        """The loss that is priced: the user's own if known at its size, else GRPO-type."""
-        entry, present = self.evidence.question.estimator, self.evidence.question.present
-        known = entry is not None and self._find_aims(entry, [present])
-        return entry if entry is not None and known else "grpo"
-
-    def _find_aims(self, entry: EstimatorEntry, sizes: Sequence[int]) -> dict[int, Aim]:
-        """Where an estimator points, by a law; {} where there is none.
+        """The loss that is priced: the user's own if known at its size, else GRPO-type.
 
         One that is biased has a direction only where ||g||^2 is significantly positive.
         """
-        table = self.evidence.table
+        table, question = self.evidence.table, self.evidence.question
+        if (entry := question.estimator) is None:
+            return "grpo"
         unbiased = is_unbiased(entry) or find_estimator(entry).unbiased
-        known = unbiased or table.knows_gradient(self.evidence.level)
-        return find_aims(table, entry, sizes) if known else {}
+        known = unbiased or table.knows_gradient(question.level)
+        return entry if known and find_aims(table, entry, [question.present]) else "grpo"
 
     @cached_property
     def base(self) -> Aim:
@@ -202,9 +199,7 @@ class Ladder:
                 cost=yours or self.price(aim),
                 in_epochs=yours or steps_ratio(table, *epochs, completions, level),
                 progress=tuple(self._made(aim, one) for one in asked),
-                typed=typed.line,
-                why=typed.why,
-                needs=typed.needs or None,
+                **typed._asdict(),
             )
 
     def curves(self, completions: Sequence[float]) -> dict[str, Floats]:

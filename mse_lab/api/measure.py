@@ -155,7 +155,7 @@ class Result(Analysis):
         Raises:
             InputError: There are fewer than three prompts, or no rewards differ.
         """
-        return Advice(**vars(make_advice(self.evidence())))
+        return self.advise()
 
     def advise(self, completions_per_step: int | None = None) -> Advice:
         """Give the `advice`, or that for a training of so many completions a step.
@@ -163,9 +163,7 @@ class Result(Analysis):
         Raises:
             InputError: As for `advice`.
         """
-        if completions_per_step is None:
-            return self.advice
-        return Advice(**vars(make_advice(self.evidence(completions_per_step))))
+        return Advice(**vars(make_advice(self.evidence(completions_per_step or 0))))
 
     def plot(self, kind: Literal["figure4", "advice", "phase"] = "figure4") -> "Figure":
         """Draw a figure of matplotlib: a notebook shows it, `savefig` writes it.
@@ -394,11 +392,11 @@ def analyse(
             raise InputError(
                 f"group_sizes: {size} does not divide the {largest} completions of a block"
             )
-    completions = pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1]
+    reference, replicate = pools.reference_rewards_PN.shape[1], pools.rewards_PN.shape[1]
     known = {
         "model": {"path": "arrays"},
         "prompts": {"source": "arrays", "population": population},
-        "pool": dict(zip(("reference", "replicate"), completions, strict=True)),
+        "pool": {"reference": reference, "replicate": replicate},
     }
     probe = parse_probe(known | asked, "analyse")
     described = pd.DataFrame(

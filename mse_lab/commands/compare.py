@@ -44,6 +44,7 @@ def add_arguments(parser: Parser) -> None:
 
 def execute(arguments: Namespace) -> int:
     """Print what the estimators' errors are."""
+    from mse_lab.report.rendering import as_text
     from mse_lab.results.comparison import compare
     from mse_lab.results.files import as_data
     from mse_lab.results.finished_run import read_run
@@ -61,15 +62,9 @@ def execute(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(as_data(rows), indent=2))
     else:
-        print(_screen(rows))
+        by_run = {row.run: [one for one in rows if one.run == row.run] for row in rows}
+        print(as_text([_part(*each) for each in by_run.items()]))
     return 0
-
-
-def _screen(rows: Sequence[Compared]) -> str:
-    from mse_lab.report.rendering import as_text
-
-    by_run = {row.run: [one for one in rows if one.run == row.run] for row in rows}
-    return as_text([_part(*each) for each in by_run.items()])
 
 
 def _part(run: str, rows: Sequence[Compared]) -> Part:

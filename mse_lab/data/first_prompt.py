@@ -21,16 +21,12 @@ _MARKS = re.compile(
 )
 
 
-def _texts(prompt: Prompt) -> list[str]:
-    """Give the texts that a prompt is made of: of each turn, or the problem."""
-    if prompt.chat:
-        return [str(turn["content"]) for turn in prompt.chat]
-    return [str(prompt.record.get("problem", prompt.text))]
-
-
 def find_mark(prompt: Prompt) -> str | None:
-    """Find a token of chat templates in a prompt."""
-    marks = (mark[0] for text in _texts(prompt) for mark in _MARKS.finditer(text))
+    """Find a token of chat templates in a prompt: in a chat's turns, or the problem."""
+    texts = [prompt.record.get("problem", prompt.text)]
+    if prompt.chat:
+        texts = [turn["content"] for turn in prompt.chat]
+    marks = (mark[0] for text in texts for mark in _MARKS.finditer(str(text)))
     return next(marks, None)
 
 

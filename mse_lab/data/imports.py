@@ -46,15 +46,12 @@ def files_beside(path: Path, package: str) -> tuple[Path, list[Path]]:
     """
     names = [name for name in package.split(".") if name]
     start = path.parents[len(names)]
-    found = dict.fromkeys([path, *_files_of(start, names)])
-    found = {file: None for file in found if file.is_file()}
-    unread = [*found]
-    while unread:
-        file = unread.pop()
+    given = dict.fromkeys([path, *_files_of(start, names)])
+    found = [file for file in given if file.is_file()]
+    for file in found:  # They become more under way.
         for level, wanted in _statements(file):
             folders = [*file.parents[:level]][-1:] or [start, file.parent]
             for one in (one for folder in folders for one in _files_of(folder, wanted)):
                 if one not in found and one.is_file() and OWN not in one.resolve().parents:
-                    found[one] = None
-                    unread.append(one)
+                    found.append(one)
     return start, [file for file in found if file != path]

@@ -16,7 +16,7 @@ import numpy as np
 from mse_lab.arrays import Floats, divide
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError
-from mse_lab.estimators.groups import Groups, Number, check_batch, deviations
+from mse_lab.estimators.groups import Groups, Number, deviations
 
 
 def vanilla(groups: Groups) -> Floats:
@@ -141,8 +141,6 @@ def norm_weighted(
 
     With rewards [1, 0, 0, 0] and s = 1, 2, 3, 4 the weights are 1, -1/8, -1/7, -1/6.
     """
-    if over == "batch":
-        check_batch(groups.rewards_PRG, "norm-weighted")
     axes = -1 if over == "group" else (0, 2)
     rewards = groups.rewards_PRG - groups.rewards_PRG.min(axes, keepdims=True)
     by, count = _stand_in(groups, weight), _sum_of_others(np.ones_like(rewards), over)

@@ -17,7 +17,6 @@ from mse_lab.estimators.groups import (
     Ddof,
     Groups,
     NonNegative,
-    check_batch,
     check_binary,
     deviations,
     spread,
@@ -28,8 +27,7 @@ _BATCH = (0, 2)
 _LARGEST_RECIPROCAL = 1e6
 
 
-def _mean_of_other_prompts(values_PR: Floats, name: str) -> Floats:
-    check_batch(values_PR, name)
+def _mean_of_other_prompts(values_PR: Floats) -> Floats:
     prompts = len(values_PR)
     # Summed without x rather than subtracted, so that nothing of x is left by rounding.
     return (1.0 - np.eye(prompts)) @ values_PR / (prompts - 1)
@@ -46,7 +44,7 @@ def global_mean(groups: Groups) -> Floats:
     the weights of the first are 1/2, -1/2, -1/2, -1/2.
     """
     rewards = groups.rewards_PRG - groups.rewards_PRG.min(_BATCH, keepdims=True)
-    return rewards - _mean_of_other_prompts(rewards.mean(-1), "global-mean")[..., None]
+    return rewards - _mean_of_other_prompts(rewards.mean(-1))[..., None]
 
 
 def reinforce_plus_plus(
@@ -78,10 +76,10 @@ def _shrinkage_factor(rewards_PRG: Floats) -> Floats:
     """lam_x = (P-1)/P v / (v + s), from the other prompts alone, (P, R); 0 where v = 0."""
     prompts, _, size = rewards_PRG.shape
     squares_PR = (deviations(rewards_PRG) ** 2).sum(-1)
-    noise = _mean_of_other_prompts(squares_PR / (size * (size - 1)), "shrinkage")
+    noise = _mean_of_other_prompts(squares_PR / (size * (size - 1)))
     means = deviations(rewards_PRG.mean(-1), 0)
-    mean = _mean_of_other_prompts(means, "shrinkage")
-    between = _mean_of_other_prompts(means**2, "shrinkage") - mean**2
+    mean = _mean_of_other_prompts(means)
+    between = _mean_of_other_prompts(means**2) - mean**2
     # Rounding may leave a variance below zero.
     return (prompts - 1) / prompts * divide(noise, noise + between.clip(min=0))
 
@@ -129,5 +127,4 @@ def bnpo(groups: Groups) -> Floats:
     """
     rewards = groups.rewards_PRG
     check_binary(rewards, "bnpo")
-    check_batch(rewards, "bnpo")
     return deviations(rewards) * _reciprocal_beta_density(rewards.mean(-1))[..., None]

@@ -55,10 +55,14 @@ class Groups:
 def two_values(rewards: Iterable[Floats]) -> tuple[float, float] | None:
     """Find the two values that all rewards have, ascending; None for others than two.
 
-    >>> two_values([np.array([1.0, -1.0]), np.array([-1.0])])
-    (-1.0, 1.0)
+    Rewards that are all 0, or all 1, are of 0 and 1.
+
+    >>> two_values([np.array([1.0, -1.0]), np.array([-1.0])]), two_values([np.ones(3)])
+    ((-1.0, 1.0), (0.0, 1.0))
     """
     values = np.unique(np.concatenate([one.ravel() for one in rewards]))
+    if is_binary(values):
+        return 0.0, 1.0
     return (float(values[0]), float(values[1])) if len(values) == 2 else None
 
 
@@ -74,12 +78,6 @@ def check_binary(rewards: Floats, name: str) -> None:
         raise InputError(
             f"estimators: {name} needs rewards of 0 or 1, not {other:g}; remove it"
         )
-
-
-def check_batch(rewards_PRG: Floats, name: str) -> None:
-    """Refuse one prompt alone, in the name of an estimator that looks at the others."""
-    if len(rewards_PRG) < 2:
-        raise InputError(f"estimators: {name} needs two prompts or more; remove it")
 
 
 def _no_flag(value: object) -> object:

@@ -262,13 +262,10 @@ def find_estimator(entry: EstimatorEntry) -> Estimator:
     >>> find_estimator({"name": "pass-at-k", "k": 4}).name
     'pass-at-k(k=4)'
     """
-    key = repr(entry)
-    if key not in _LOADED:
-        estimator = _find(entry)
-        if ":" in estimator.name:  # A user's file may change.
-            return estimator
-        _LOADED[key] = estimator
-    return _LOADED[key]
+    estimator = _LOADED.get(repr(entry)) or _find(entry)
+    if ":" not in estimator.name:  # A user's file may change.
+        _LOADED[repr(entry)] = estimator
+    return estimator
 
 
 # Built-in estimators by their entries: equal entries give one object, by which laws are
@@ -317,10 +314,7 @@ def find_estimators(
     group_sizes: Sequence[int],
     prompts: int | None = None,
 ) -> list[Estimator]:
-    """Look up all of a probe's `estimators` and see that its sizes suit them.
-
-    Where the number of prompts is not given, they themselves refuse too few.
-    """
+    """Look up all of a probe's `estimators`; see that its sizes and `prompts` suit them."""
     estimators = [find_estimator(entry) for entry in entries]
     names = [estimator.name for estimator in estimators]
     for estimator in estimators:

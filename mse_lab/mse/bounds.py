@@ -196,15 +196,17 @@ def bound_ratios(
     degrees = more * min(table.effective_prompts, table.prompts - 1)
     left = int(min(UNSEEN, table.size - table.prompts)) if looked else 0
 
+    def reach(tail: float) -> float:
+        """Standard errors beyond which Student's distribution has a tail."""
+        return float(-special.stdtrit(degrees, tail)) / math.sqrt(more)
+
     def worst(seen: _Seen, factors_MK: Floats) -> Floats:
-        reach = _reach((1 - level) / (LOOKS if looked else 2), degrees) / math.sqrt(more)
-        upper_KK = seen.ratio_bounds(factors_MK, reach)
+        first = reach((1 - level) / (LOOKS if looked else 2))
+        upper_KK = seen.ratio_bounds(factors_MK, first)
         if not left:
             return upper_KK
-        heavier, reach = seen.with_more(left, heaviest(table)), _reach(1 - level, degrees)
-        return np.maximum(
-            upper_KK, heavier.ratio_bounds(factors_MK, reach / math.sqrt(more))
-        )
+        heavier = seen.with_more(left, heaviest(table))
+        return np.maximum(upper_KK, heavier.ratio_bounds(factors_MK, reach(1 - level)))
 
     def by_costs(costs: Mapping[Rung, Floats]) -> Floats:
         return worst(_Seen.of_figures(table, [*costs.values()]), np.eye(len(costs)))
@@ -235,8 +237,3 @@ def bound_ratios(
 def _limited(upper_KK: Floats, limit_KK: Floats) -> Floats:
     """Bound ratios by those at N = 0, too."""
     return np.minimum(upper_KK, np.maximum(limit_KK, 1.0))
-
-
-def _reach(tail: float, degrees: float) -> float:
-    """Standard errors beyond which Student's distribution has a tail."""
-    return float(-special.stdtrit(degrees, tail))

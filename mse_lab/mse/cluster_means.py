@@ -7,10 +7,15 @@ mean is a ratio of sums over prompts,
     M = sum_p s_p / sum_p m_p,    Var(M) = P/(P-1) sum_p (s_p - M m_p)^2 / (sum_p m_p)^2,
 
 to first order (Cochran 1977, section 9.5), with P - 1 degrees of freedom, or fewer where a
-few prompts carry it (`intervals.spread_of_means`, of one mean over P). They may carry the
-mean of shares in [0, 1], too, so their interval is Gaffke's, as in `zero_variance`:
-random weights, Dirichlet(1, ..., 1), average the prompts' (s_p, m_p) and one end of the
-range, which counts as a prompt with the mean number of groups.
+few prompts carry it (`intervals.spread_of_means`, of one mean over P).
+
+To the mean of shares in [0, 1] a few prompts may contribute nearly everything, and prompts
+that were not drawn even more: if no prompt of 60 has a share of one, 6% of all prompts
+still may. Its interval is Gaffke's: random weights, Dirichlet(1, ..., 1), average the
+prompts' (s_p, m_p) and one end of the range, 1 for the upper end and 0 for the lower, which
+counts as a prompt with the mean number of groups. If each prompt has one group and all
+shares are 0 or 1 it is Clopper and Pearson's. Source: Gaffke (2005), in the form of
+Learned-Miller and Thomas, arXiv 1905.06208.
 """
 
 import math
@@ -81,13 +86,14 @@ def cluster_share(
 ) -> Estimate:
     """Average shares in [0, 1] over groups; the interval is over prompts drawn at random.
 
-    Prompts with the same sum and number of groups are drawn together, because their weights
-    add up to a Gamma variable. One prompt gives no interval. Where each prompt has one
-    group, this is `zero_variance.mean_share` by other draws: ends differ by a few percent.
+    It covers at least its level, even where the only prompts with a share are so rare that
+    none was drawn. Where shares are alike it is up to twice as wide as Student's. Prompts
+    with the same sum and number of groups are drawn together, because their weights add up
+    to a Gamma variable. One prompt gives no interval.
 
     >>> rng = np.random.default_rng(0)
     >>> low, high = cluster_share(np.zeros(60), np.arange(60), 0.95, rng)[1:]
-    >>> low, round(high, 2)  # 1 - 0.025^(1/60)
+    >>> low, round(high, 2)  # 1 - 0.025^(1/60), Clopper and Pearson's
     (0.0, 0.06)
     """
     clusters_K = _number(clusters_K)

@@ -26,7 +26,7 @@ import numpy as np
 from mse_lab.arrays import Floats, divide
 from mse_lab.estimators import Estimator
 from mse_lab.mse.intervals import Bootstrap, Estimate, Statistic
-from mse_lab.mse.laws import BinaryLaw, Law, find_law
+from mse_lab.mse.laws import WRONG_RIGHT, BinaryLaw, Law, find_law
 from mse_lab.mse.moments import Moments, completion_moments, pool_moments
 from mse_lab.mse.pools import Pools, without_diagonal
 from mse_lab.mse.reference_noise import ReferenceNoise, draw_moments
@@ -230,11 +230,6 @@ class Curves:
     bootstrap: Bootstrap | None = None
 
     @cached_property
-    def binary(self) -> bool:
-        """Whether all rewards are 0 or 1."""
-        return self.pools.binary
-
-    @cached_property
     def moments(self) -> Moments:
         """The prompts' moments, (P,)."""
         return pool_moments(self.pools)
@@ -263,7 +258,7 @@ class Curves:
 
     def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
         """Find the estimator's exact law, if it has one for these rewards."""
-        return find_law(estimator, size, binary=self.binary)
+        return find_law(estimator, size, WRONG_RIGHT if self.pools.binary else None)
 
     def knows_mean(self, estimator: Estimator, size: int) -> bool:
         """Whether the reference is large enough for the law's mean, if it has a law."""
@@ -348,7 +343,6 @@ def measure_curves(
             curves.by_law(by_name[key.estimator], key.group_size),
         )
         for key, errors_PR in errors.items()
-        if key.estimator in by_name
     }
 
 

@@ -203,13 +203,11 @@ class BinaryLaw:
         """Whether the moments give the law without bias: by G + 3 completions or more."""
         return not 0 < np.min(moments.value_trials) < self.size + MORE_THAN_A_GROUP
 
-    def _share(self, value: Floats) -> Floats:
-        """The chance of being right, by the mean reward."""
-        return (value - self.values[0]) / self.span
-
     def _coefficients(self, moments: Moments) -> _Coefficients:
         """Average over groups of each prompt's completions, or by V where they are few."""
-        share_P, one_pool = self._share(moments.value), isinstance(moments, OnePoolMoments)
+        one_pool = isinstance(moments, OnePoolMoments)
+        # The chance of being right, by the mean reward.
+        share_P = (moments.value - self.values[0]) / self.span
         trials_P = np.broadcast_to(moments.value_trials, share_P.shape)
         if not (trials_P.any() and self.knows_mean(moments)):
             if one_pool:
@@ -255,12 +253,12 @@ def _scaled(
 
 
 def find_law(
-    estimator: Estimator, size: int, *, binary: bool, values: WrongRight = WRONG_RIGHT
+    estimator: Estimator, size: int, values: WrongRight | None = WRONG_RIGHT
 ) -> Callable[[Moments], Law] | None:
     """Find an estimator's exact law at group size G, a function of the prompts' moments.
 
     None where it has none: its weights depend on lengths, norms, the value or other
-    prompts, or rewards are not `binary`, each one of the two `values`.
+    prompts, or rewards have other than two `values`.
     """
     if mse := unbiased_law(estimator):
         return _scaled(mse, size, 1.0)
@@ -268,6 +266,6 @@ def find_law(
         return _scaled(LAWS["grpo"], size, (size - 1) / size)
     if estimator.binary and values != WRONG_RIGHT:
         return None
-    if binary and size >= 2 and estimator.takes_rewards_alone:
+    if values is not None and size >= 2 and estimator.takes_rewards_alone:
         return BinaryLaw(estimator, size, values)
     return None

@@ -48,7 +48,7 @@ from mse_lab.arrays import LARGEST, Floats, divide
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.estimators import Estimator, find_estimator
 from mse_lab.mse.intervals import Estimate, falling
-from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, unbiased_law
+from mse_lab.mse.laws import MORE_THAN_A_GROUP, BinaryLaw, find_law, unbiased_law
 from mse_lab.mse.prompt_table import Constants, PromptTable, one_baseline, raise_to_zero
 
 # What divides by a number of a large batch, or subtracts it, or differs by a factor.
@@ -217,7 +217,7 @@ def _within_over_batch(table: PromptTable, weight: str) -> Floats | None:
 
 def _aim_by_law(table: PromptTable, estimator: Estimator, size: int) -> Aim | None:
     """Find where an estimator of the rewards alone points, where that is known."""
-    moments, law = table.moments, table.find_law(estimator, size)
+    moments, law = table.moments, find_law(estimator, size, table.values)
     if size < max(estimator.smallest_group, 2):
         return None
     if law is None:
@@ -333,31 +333,20 @@ def steps_ratio(
     )
 
 
-def step_size_ratio(
-    table: PromptTable,
-    old: tuple[Aim, float],
-    new: tuple[Aim, float],
-    level: float,
-    *,
-    adam: bool,
+def halved_step_size(
+    table: PromptTable, aim: Aim, completions: float, level: float
 ) -> Estimate:
-    """By what factor the best step size changes between two (estimator at G, N).
+    """By what factor Adam's best step size changes where the batch is halved.
 
-    (1 + E_old) / (1 + E_new) for SGD, its square root for Adam, where both have weights of
-    one scale. Between 1 and the ratio of the errors, which is all that is known where
-    ||g||^2 is not significantly positive.
+    The square root of (1 + E) / (1 + 2 E), which is SGD's, E the error at N completions. So
+    it lies between 1/2 and 1, which is all that is known of SGD's where ||g||^2 is not
+    significantly positive.
     """
-    errors = [aim.noise / completions for aim, completions in (old, new)]
-    signals = [aim.signal for aim, _ in (old, new)]
-    limit = table.estimate_positive(divide(*errors), level)
+    error, signal = aim.noise / completions, raise_to_zero(aim.signal)
     # An error that is not above its noise may be estimated below zero, a ratio with it.
-    low, high = min(max(limit.low, 0.0), 1.0), max(limit.high, 1.0)
-    second = [
-        error + raise_to_zero(signal) for error, signal in zip(errors, signals, strict=True)
-    ]
-    ratio = table.estimate_positive(divide(*second), level)
+    ratio = table.estimate_positive(divide(error + signal, 2 * error + signal), level)
+    low, high = 0.5, 1.0
     if table.knows_gradient(level):
         low, high = max(ratio.low, low), min(ratio.high, high)
-    power = 0.5 if adam else 1.0
     value = min(max(ratio.value, low), high)
-    return Estimate(value**power, low**power, high**power)
+    return Estimate(*(end**0.5 for end in (value, low, high)))

@@ -39,12 +39,6 @@ class Moments:
     reward_logit_norm2: Floats | float = math.nan
     given_baseline: Floats | None = None  # b*, where it does not follow from these moments.
 
-    @property
-    def binary(self) -> bool:
-        """Whether rewards are 0 and 1: for values in between E[Z^2] is less than V."""
-        mean_square = self.variance - self.value_variance + self.value**2
-        return bool(np.allclose(mean_square, self.value, rtol=1e-6, atol=1e-9))
-
     def constant_baseline(self, baseline: Floats | float) -> Floats:
         """E[(Z-b)^2 ||W||^2] - ||g||^2: G times the MSE with baseline b."""
         return (
@@ -184,11 +178,6 @@ class Proxy:
     overall: float
 
 
-def _correlation(deviations_N: Floats, others_N: Floats) -> float:
-    scale = np.sqrt((deviations_N**2).sum() * (others_N**2).sum())
-    return float(divide((deviations_N * others_N).sum(), scale))
-
-
 def measure_proxy(pools: Pools) -> Proxy | None:
     """Correlate the two norms over the replicate completions; None if not recorded.
 
@@ -202,8 +191,11 @@ def measure_proxy(pools: Pools) -> Proxy | None:
     logits_PN = pools.logit_norms2_PN
     if np.isnan(logits_PN).any():
         return None
-    pairs = [
-        [one - one.mean(axis, keepdims=True) for one in (logits_PN, pools.norms2_PN)]
-        for axis in (1, None)
-    ]
-    return Proxy(*(_correlation(*pair) for pair in pairs))
+
+    def correlate(axis: int | None) -> float:
+        norms = (logits_PN, pools.norms2_PN)
+        one, other = (each - each.mean(axis, keepdims=True) for each in norms)
+        scale = np.sqrt((one**2).sum() * (other**2).sum())
+        return float(divide((one * other).sum(), scale))
+
+    return Proxy(correlate(1), correlate(None))

@@ -40,6 +40,7 @@ mean products by the differentiated completions.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import perm
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -228,10 +229,6 @@ class Stack(NamedTuple):
         return np.asarray(total_Q1 - self.rewards_QK**power)
 
 
-def _falling(count: int, factors: int) -> float:
-    return float(np.prod(count - np.arange(factors)))
-
-
 def gradient_terms(stack: Stack) -> Floats:
     """The contribution of each pair of completions to ||g||^2, (Q, K, K).
 
@@ -252,7 +249,7 @@ def gradient_terms(stack: Stack) -> Floats:
         + others**2
         - squares
     )
-    weights_QKK = stack.pairs_QKK * factors_QKK / _falling(stack.completions, 4)
+    weights_QKK = stack.pairs_QKK * factors_QKK / perm(stack.completions, 4)
     return np.asarray(weights_QKK * stack.gram_QKK)
 
 
@@ -300,7 +297,7 @@ def sample_moments(stack: Stack) -> OnePoolMoments:
 
     def mean(factors_QK: Floats | float, different: int) -> Floats:
         total_Q = (weighted_QK * factors_QK).sum(-1)
-        return np.asarray(total_Q / _falling(count, different))
+        return np.asarray(total_Q / perm(count, different))
 
     logits_QK = stack.each_QK * stack.logits_QK
     value2_norm2 = mean(others_QK**2 - squares_QK, 3)

@@ -235,11 +235,9 @@ def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) 
     """Inner products (P, Q) of P vectors of D numbers with Q others, summed in float64."""
     size, total = len(left[0]), np.zeros((len(left), len(right)))
     for start in range(0, size, NUMBERS_IN_CACHE):
+        part = slice(start, start + NUMBERS_IN_CACHE)
         first, second = (
-            np.stack([row[start : start + NUMBERS_IN_CACHE] for row in rows]).astype(
-                np.float64
-            )
-            for rows in (left, right)
+            np.stack([row[part] for row in rows], dtype=float) for rows in (left, right)
         )
         total += first @ second.T
     return total

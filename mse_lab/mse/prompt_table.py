@@ -34,7 +34,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mse_lab.arrays import LARGEST, Floats, divide
-from mse_lab.estimators import Estimator
 from mse_lab.estimators.groups import two_values
 from mse_lab.mse.intervals import (
     LARGEST_LOG,
@@ -46,7 +45,7 @@ from mse_lab.mse.intervals import (
     half_width,
     percentiles,
 )
-from mse_lab.mse.laws import WRONG_RIGHT, Law, WrongRight, find_law
+from mse_lab.mse.laws import WrongRight
 from mse_lab.mse.moments import Moments, pool_moments
 from mse_lab.mse.pools import Pools, without_diagonal
 from mse_lab.mse.reference_noise import gradient2_of_all, noise_of_all
@@ -105,14 +104,6 @@ class PromptSamples:
         """Subtract from a ratio (S,) its bias by the jackknife."""
         left_out = ratio[1 : 1 + self.prompts]
         return ratio - (self.prompts - 1) * (left_out.mean() - ratio[0])
-
-
-def jackknife(samples: Floats, prompts: int) -> Statistic:
-    """Make a statistic of a figure, (S,): its value and each prompt's contribution."""
-    differences_P = (prompts - 1) * (samples[0] - samples[1 : 1 + prompts])
-    # Those of a ratio may be large, and their fourth powers must be finite.
-    bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
-    return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
 
 
 def count_carriers(parts_P: Floats) -> float:
@@ -203,8 +194,7 @@ class PromptTable:
     moments: Moments  # Of each prompt, (P,).
     products_PP: Floats  # <g(x), g(x')> of different prompts; zero on the diagonal.
     gradient_noise_P: Floats  # Standard error of each ||g(x)||^2, by its completions alone.
-    binary: bool  # Whether all rewards are 0 or 1.
-    values: WrongRight | None = None  # The two of rewards that are not 0 and 1.
+    values: WrongRight | None  # The two of all rewards; None where these have others.
     halves: tuple[Halves, ...] = ()  # By half its completions, where the prompts are a set.
     size: float = math.inf  # How many prompts there are in all.
     bootstrap: Bootstrap | None = None  # What draws intervals; None for the jackknife.
@@ -220,7 +210,6 @@ class PromptTable:
             moments=moments,
             products_PP=without_diagonal(pools.between_PP),
             gradient_noise_P=noise_of_all(pools),
-            binary=pools.binary,
             values=two_values([pools.rewards_PN, pools.reference_rewards_PN]),
             halves=() if size == math.inf else tuple(halves_of_pools(pools, moments)),
             size=size,
@@ -234,18 +223,10 @@ class PromptTable:
             moments=samples.moments,
             products_PP=without_diagonal(samples.gradient_products_PP),
             gradient_noise_P=samples.gradient_noise_P,
-            binary=samples.binary,
             values=two_values(samples.rewards),
             halves=() if size == math.inf else tuple(halves_of_samples(samples)),
             size=size,
             drawn=samples,
-        )
-
-    def find_law(self, estimator: Estimator, size: int) -> Callable[[Moments], Law] | None:
-        """Find an estimator's law at a group size for these rewards; None without one."""
-        values = WRONG_RIGHT if self.binary else self.values
-        return find_law(
-            estimator, size, binary=values is not None, values=values or WRONG_RIGHT
         )
 
     @cached_property
@@ -323,7 +304,11 @@ class PromptTable:
 
     def contributions(self, figure: Figure) -> Statistic:
         """Evaluate a figure, with what each prompt, drawn at random, contributes to it."""
-        return jackknife(self._evaluate(figure), self.prompts)
+        samples, prompts = self._evaluate(figure), self.prompts
+        differences_P = (prompts - 1) * (samples[0] - samples[1 : 1 + prompts])
+        # Those of a ratio may be large, and their fourth powers must be finite.
+        bounded = np.clip(differences_P, -(LARGEST**3), LARGEST**3)
+        return Statistic(float(samples[0]), {"prompts": bounded[None]}, {})
 
     def statistic(self, figure: Figure) -> Statistic:
         """Evaluate a figure, with what each prompt contributes to it, by two stages.

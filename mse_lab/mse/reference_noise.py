@@ -242,13 +242,10 @@ def _parts(pools: Pools) -> tuple[Floats, Floats]:
     size, zeros_P = pools.largest_group, np.zeros(pools.prompts)
     blocks_P = _of_blocks(pools) if size >= LEAST_COMPLETIONS else zeros_P * np.nan
     known_P = np.isfinite(blocks_P)
-    with_reference_P = replicates_with_reference(pools) if count > 1 else zeros_P
+    with_reference_P = replicates_with_reference(pools)
     estimates = [pools.reference_product_P, with_reference_P, np.nan_to_num(blocks_P)]
-    pairs = [
-        zeros_P + half**2,
-        zeros_P + (2 * half * count if count > 1 else 0),
-        known_P * pools.blocks * size * (size - 1) / 2,
-    ]
+    pairs_P = known_P * pools.blocks * size * (size - 1) / 2
+    pairs = [zeros_P + half**2, zeros_P + 2 * half * count, pairs_P]
     return np.stack(estimates), np.stack(pairs)
 
 
@@ -256,12 +253,6 @@ def gradient2_of_all(pools: Pools) -> Floats:
     """||g||^2 of each prompt, (P,), unbiased, by all products that are known."""
     estimates_3P, pairs_3P = _parts(pools)
     return np.asarray((pairs_3P * estimates_3P).sum(0) / pairs_3P.sum(0))
-
-
-def first_order_share(pools: Pools) -> float:
-    """The reference's share of all completions: 2 n / (2 n + N)."""
-    reference = 2 * pools.reference_half
-    return reference / (reference + pools.rewards_PN.shape[-1])
 
 
 def noise_of_pairs(pools: Pools) -> Floats:

@@ -143,12 +143,10 @@ def measure_norm_ratio(norms2_N: Floats, rewards_N: Floats, level: float) -> Est
 
 def measure_norm_ratios(pools: Pools, level: float) -> Floats:
     """Measure rho of each prompt, rows of (value, low, high); NaN unless all are 0 or 1."""
-    binary = pools.binary
-    ratios = [
-        measure_norm_ratio(norms2_N, rewards_N, level) if binary else UNKNOWN
-        for norms2_N, rewards_N in zip(pools.norms2_PN, pools.rewards_PN, strict=True)
-    ]
-    return np.array(ratios)
+    if not pools.binary:
+        return np.full((pools.prompts, len(UNKNOWN)), math.nan)
+    pairs = zip(pools.norms2_PN, pools.rewards_PN, strict=True)
+    return np.array([measure_norm_ratio(*pair, level) for pair in pairs])
 
 
 # A side of the line on which vanilla and the oracle have one MSE; above it vanilla's is

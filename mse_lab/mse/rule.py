@@ -214,7 +214,6 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
     limit = price(aims, 0.0) if fitted and completions else None
     other = Priced(price(aims, completions), completions, linear=True, limit=limit)
     knows_gradient = table.knows_gradient(question.level)
-    of_two_values = table.binary or table.values is not None
     known = not completions or knows_gradient
     if entry is not None and up_to_a_factor(entry) == "grpo":
         return Prices(other, other, True, known, baselines)
@@ -226,7 +225,7 @@ def price_rungs(table: PromptTable, question: Question) -> Prices:
         aims = find_aims(table, entry, sorted(sizes))
         if present in aims:
             loss = Priced(price(aims, completions), completions, linear=False)
-    return Prices(loss, other, of_two_values, known, baselines)
+    return Prices(loss, other, table.values is not None, known, baselines)
 
 
 def rule_by_costs(prices: Prices, bound: Bound, question: Question) -> Ruling:
@@ -300,37 +299,30 @@ def rule_by_table(table: PromptTable, bound: Bound, question: Question) -> Rulin
     return ruling.untold(question.present)._replace(asks_batch=True)
 
 
-def rule_by_run(table: PromptTable, question: Question) -> Ruling:
-    """Decide by a finished run, which is looked at once."""
-    bound = bound_ratios(table, question.level, looked=False)
-    return _with_reserve(table, rule_by_table(table, bound, question), looked=False)
+def rule_by_looks(table: PromptTable, question: Question, *, looked: bool = True) -> Ruling:
+    """Decide, and say how rare a kind of prompts may be that these do not show.
 
-
-def rule_by_looks(table: PromptTable, question: Question) -> Ruling:
-    """Decide at a look at few completions; not where too few prompts carry c1 and c3.
-
-    A set of prompts that are all measured has no others, so few may carry it. What a change
-    saves is said with it: runs in which many carry c1 are those that a rare kind has not
-    come to yet, and to tell it by these alone would tell too little.
+    Few completions are looked at until a bound decides, a finished run once. At a look
+    there is no verdict where too few prompts carry c1 and c3. A set of prompts that are all
+    measured has no others, so few may carry it. What a change saves is said with it: runs
+    in which many carry c1 are those that a rare kind has not come to yet, and to tell it by
+    these alone would tell too little.
     """
-    bound = bound_ratios(table, question.level, looked=True)
-    ruling = _with_reserve(table, rule_by_table(table, bound, question), looked=True)
-    if table.size == table.prompts or table.effective_prompts >= CARRIERS_OF_A_BOUND:
+    bound = bound_ratios(table, question.level, looked=looked)
+    ruling = rule_by_table(table, bound, question)
+    if table.size == table.prompts:
+        return ruling
+    if ruling.told:
+        one_in = rarest_seen(table.prompts, looked=looked)
+        if table.size < math.inf:
+            one_in = int(table.size) // fewest_seen(table.prompts, int(table.size))
+        ruling = ruling._replace(unless_one_in=one_in)
+    if not looked or table.effective_prompts >= CARRIERS_OF_A_BOUND:
         return ruling
     unbound = ruling._replace(at_most=math.inf, at_least=0.0)
     if table.effective_prompts >= LEAST_CARRIERS:
         return unbound
     return unbound.untold(question.present)
-
-
-def _with_reserve(table: PromptTable, ruling: Ruling, *, looked: bool) -> Ruling:
-    """Say of a verdict how rare a kind of prompts may be that these do not show."""
-    if not ruling.told or table.size == table.prompts:
-        return ruling
-    one_in = rarest_seen(table.prompts, looked=looked)
-    if table.size < math.inf:
-        one_in = int(table.size) // fewest_seen(table.prompts, int(table.size))
-    return ruling._replace(unless_one_in=one_in)
 
 
 def prompts_needed(

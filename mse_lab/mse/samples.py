@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
 from mse_lab.estimators import Estimator
-from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.moments import OnePoolMoments
 from mse_lab.mse.one_pool import (
     PromptSample,
@@ -63,12 +62,8 @@ def _products_with_others(
 ) -> Floats:
     """Sum the products of each of P vectors with those of the other prompts, (P,)."""
     total_D = np.sum(all_of, axis=0, dtype=np.float64)
-    return np.array(
-        [
-            one_D.astype(np.float64) @ (total_D - left_D)
-            for one_D, left_D in zip(vectors, all_of, strict=True)
-        ]
-    )
+    pairs = zip(vectors, all_of, strict=True)
+    return np.array([one_D @ (total_D - left_D) for one_D, left_D in pairs])
 
 
 @dataclass(frozen=True)
@@ -80,11 +75,10 @@ class Samples:
     @classmethod
     def of(cls, prompts: Iterable[PromptSample | Sequence[PromptSample]]) -> Self:
         """Take a sample of each prompt, or several, which are its blocks."""
-        return cls(
-            tuple(
-                (one,) if isinstance(one, PromptSample) else tuple(one) for one in prompts
-            )
+        blocks = (
+            (one,) if isinstance(one, PromptSample) else tuple(one) for one in prompts
         )
+        return cls(tuple(blocks))
 
     @property
     def prompts(self) -> int:
@@ -105,11 +99,6 @@ class Samples:
     def rewards(self) -> list[Floats]:
         """Rewards of each prompt's completions."""
         return [np.concatenate([one.rewards_N for one in each]) for each in self.blocks]
-
-    @cached_property
-    def binary(self) -> bool:
-        """Whether all rewards are 0 or 1."""
-        return is_binary(np.concatenate(self.rewards))
 
     @cached_property
     def _flat(self) -> list[PromptSample]:
@@ -186,12 +175,8 @@ class Samples:
         None where a prompt has no block of more completions.
         """
         gradients = [fold(gradient_D) for gradient_D in self._gradients]
-        tried = [
-            figures_of_prompt(blocks, shares, gradient_F, estimator, size)
-            for blocks, shares, gradient_F in zip(
-                self.blocks, self._shares, gradients, strict=True
-            )
-        ]
+        of_prompts = zip(self.blocks, self._shares, gradients, strict=True)
+        tried = [figures_of_prompt(*one, estimator, size) for one in of_prompts]
         known = [one for one in tried if one is not None]
         if len(known) < len(tried):
             return None

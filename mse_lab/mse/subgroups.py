@@ -148,19 +148,15 @@ def figures_of_prompt(
         Averages over these blocks; None without any.
     """
     index = [at for at, block in enumerate(blocks) if block.completions > size]
+    if not index:
+        return None
     large, shares_B = [blocks[at] for at in index], shares[index]
     for block in large:
         if (estimator, size) not in block.kept:
             block.kept[estimator, size] = figures_of_block(block, estimator, size)
     figures: list[BlockFigures] = [block.kept[estimator, size] for block in large]
-    if not large:
-        return None
-    means_BF = np.stack(
-        [
-            block.weighted_sum(one.weights_N)
-            for block, one in zip(large, figures, strict=True)
-        ]
-    )
+    pairs = zip(large, figures, strict=True)
+    means_BF = np.stack([block.weighted_sum(one.weights_N) for block, one in pairs])
     weights_B = shares_B / shares_B.sum()
     second_B, inner_B, norm2_B = np.array([one[:3] for one in figures]).T
     # Products of two blocks have no bias; instead of one's with itself stand its figures.

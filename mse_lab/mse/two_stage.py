@@ -31,7 +31,7 @@ from mse_lab.arrays import Floats
 from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.moments import Moments, completion_moments
 from mse_lab.mse.pools import Pools, without_diagonal
-from mse_lab.mse.reference_noise import first_order_share, noise_of_pairs
+from mse_lab.mse.reference_noise import noise_of_pairs
 from mse_lab.mse.samples import Samples
 
 
@@ -90,7 +90,8 @@ def halves_of_pools(pools: Pools, whole: Moments) -> list[Halves]:
     less as there are replicates beside the reference, and independently by its pairs.
     """
     each = completion_moments(pools)
-    middle, count = pools.rewards_PN.shape[-1] // 2, pools.reference_half
+    replicates, count = pools.rewards_PN.shape[-1], pools.reference_half
+    middle, share = replicates // 2, 2 * count / (2 * count + replicates)
     sign_21 = np.array([[1.0], [-1.0]])
 
     def by_half(values_NP: Floats) -> Floats:
@@ -99,7 +100,7 @@ def halves_of_pools(pools: Pools, whole: Moments) -> list[Halves]:
     rewards = pools.reference_rewards_PN.reshape(pools.prompts, 2, count).swapaxes(0, 1)
     products_P = without_diagonal(pools.between_PP).sum(1)
     moved_P = without_diagonal(pools.halves_PP).sum(1) / 2
-    alone_P = math.sqrt(first_order_share(pools)) * np.diag(pools.halves_PP)
+    alone_P = math.sqrt(share) * np.diag(pools.halves_PP)
     first_order = replace(
         whole,
         norm2=by_half(each.norm2),

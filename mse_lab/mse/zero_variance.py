@@ -1,13 +1,8 @@
 """Zero-variance groups: how often all rewards of a group are equal.
 
 If a prompt's completions have reward z with probability p_z, its share of such groups is
-sum_z p_z^G, for rewards 0 and 1 p^G + (1-p)^G. The mean over random prompts is a mean of
-numbers in [0, 1] to which a few prompts may contribute nearly everything, and prompts that
-were not drawn even more: if no prompt of 60 has a share of one, 6% of all prompts still
-may. Its interval is Gaffke's: random weights, Dirichlet(1, ..., 1), average the P shares
-and one end of the range, 1 for the upper end and 0 for the lower. If all shares are 0 or 1
-it is Clopper and Pearson's. Source: Gaffke (2005), in the form of Learned-Miller and
-Thomas, arXiv 1905.06208.
+sum_z p_z^G, for rewards 0 and 1 p^G + (1-p)^G. The interval of their mean over random
+prompts is that of `cluster_means.cluster_share`.
 
 n completions of a prompt give the share up to G = n. Beyond it a law of V would have to be
 assumed, and two that agree on groups of n may differ at larger G, so nothing is said.
@@ -20,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mse_lab.arrays import Floats
-from mse_lab.mse.intervals import Estimate
 
 
 def zero_variance_shares(rewards: Iterable[Floats], group_size: int) -> Floats:
@@ -50,24 +44,3 @@ def equal_share(counts: NDArray[Any], sizes: NDArray[Any], group_size: int) -> F
     for drawn in range(group_size):
         share = share * np.maximum(counts - drawn, 0.0) / (sizes - drawn)
     return share
-
-
-def mean_share(
-    shares_P: Floats, level: float, draws: int, rng: np.random.Generator
-) -> Estimate:
-    """Estimate the mean of shares in [0, 1] over prompts drawn at random, (P,).
-
-    The interval covers at least its level, even where the only prompts with
-    zero-variance groups are so rare that none was drawn. Where shares are alike it is up to
-    twice as wide as Student's.
-
-    >>> rng = np.random.default_rng(0)
-    >>> low, high = mean_share(np.zeros(60), 0.95, 4000, rng)[1:]
-    >>> low, round(high, 2)  # 1 - 0.025^(1/60), Clopper and Pearson's
-    (0.0, 0.06)
-    """
-    weights = rng.dirichlet(np.ones(len(shares_P) + 1), size=draws)
-    mean, tail = weights[:, 1:] @ shares_P, (1 - level) / 2
-    low = float(np.quantile(mean, tail))
-    high = float(np.quantile(mean + weights[:, 0], 1 - tail))
-    return Estimate(float(shares_P.mean()), low, min(high, 1.0))

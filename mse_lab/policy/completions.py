@@ -49,18 +49,15 @@ class Completions:
         the tokens after its last one are left out; the environment has ended such a
         completion.
         """
-        ended_by_others_N = np.zeros(len(unpadded), np.bool_)
+        given_N = np.array([len(tokens) for tokens in unpadded])
         if masks is not None:
-            kept = [np.trim_zeros(mask, "b") for mask in masks]
-            pairs = list(zip(unpadded, kept, strict=True))
-            ended_by_others_N = np.array(
-                [len(mask) < len(tokens) for tokens, mask in pairs]
-            )
-            unpadded, masks = [tokens[: len(mask)] for tokens, mask in pairs], kept
+            masks = [np.trim_zeros(mask, "b") for mask in masks]
+            pairs = zip(unpadded, masks, strict=True)
+            unpadded = [tokens[: len(mask)] for tokens, mask in pairs]
         tokens_NT = padded(unpadded, positions, np.int64)
         mask_NT = None if masks is None else padded(masks, positions, np.bool_)
         lengths_N = np.array([len(tokens) for tokens in unpadded])
-        ended_N = ended_by_others_N | [ends(tokens.tolist()) for tokens in unpadded]
+        ended_N = (lengths_N < given_N) | [ends(tokens.tolist()) for tokens in unpadded]
         return cls(tokens_NT, lengths_N, np.array(log_probs), ended_N, mask_NT)
 
     def __len__(self) -> int:

@@ -47,11 +47,6 @@ class SharedPrefix:
         # The prompt tokens that are processed with each completion.
         self.unread = prompt if self.cache is None else prompt[-1:]
 
-    @property
-    def unread_PT(self) -> Tensor:
-        """The tokens of each prompt that are processed with each of its completions."""
-        return torch.tensor([one[-len(self.unread) :] for one in self.prompts])
-
     def _with(self, change: Callable[[Tensor], Tensor]) -> Any:
         """Copy the cache and apply a function to its tensors."""
         cache = copy.copy(self.cache)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,9 @@ class StopStrings:
 
     def end(self, tokens: Sequence[int]) -> bool:
         """Whether the last of these tokens completes a stop string."""
-        kept: list[int] = []
-        for token in reversed(tokens):
-            if token not in self.special:
-                kept.append(token)
-            if len(kept) == self.reach:
-                break
-        tail = str(self.tokenizer.decode(kept[::-1], skip_special_tokens=True))
+        plain = (token for token in reversed(tokens) if token not in self.special)
+        last = [*islice(plain, self.reach)][::-1]
+        tail = str(self.tokenizer.decode(last, skip_special_tokens=True))
         return any(text in tail for text in self.texts)
 
     def cut(self, text: str) -> str:

@@ -71,7 +71,8 @@ class _Beginnings:
     """The distinct beginnings of the unfinished completions, one row of the batch each."""
 
     def __init__(self, policy: Policy, prefix: SharedPrefix, positions: int) -> None:
-        self._unread_RT = prefix.unread_PT.to(policy.device)
+        unread = [one[-len(prefix.unread) :] for one in prefix.prompts]
+        self._unread_RT = torch.tensor(unread, device=policy.device)
         self._cache = prefix.expand(len(self._unread_RT))
         if self._cache is not None:
             longest = len(prefix.prompts[0]) - 1 + positions

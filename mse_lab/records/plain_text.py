@@ -81,7 +81,11 @@ def local_path(name: str, root: Path) -> Path | None:
 
 def is_hub_name(name: str) -> bool:
     """Whether a name that is not a local path may be a Hub name."""
-    return bool(re.fullmatch(r"[\w.-]+/[\w.-]+", name)) and not is_one_file(name)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return False
+    with reading(name):
+        # A single file is no data set.
+        return not (name.endswith((".jsonl", ".json", *TABLES)) or Path(name).is_file())
 
 
 def _refuse_unwritable(value: Any) -> None:
@@ -190,9 +194,3 @@ def parse_yaml(text: str, source: str) -> Any:
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{source}: not valid YAML: {error}") from None
     return value
-
-
-def is_one_file(name: str) -> bool:
-    """Whether a name is that of a single file, not of a folder or a Hub data set."""
-    with reading(Path(name)):
-        return name.endswith((".jsonl", ".json", *TABLES)) or Path(name).is_file()

@@ -79,12 +79,10 @@ def _whole_number(value: Any) -> int | None:
 def _text(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError
-    text = (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, default=str, ensure_ascii=False)
-    )
-    return text.encode(errors="backslashreplace").decode()
+    if not isinstance(value, str):
+        value = json.dumps(value, default=str, ensure_ascii=False)
+    text: str = value.encode(errors="backslashreplace").decode()
+    return text
 
 
 def _flag(value: Any) -> bool | None:
@@ -167,16 +165,15 @@ def _convert(values: ColumnValues, name: str, column: str, rows: Rows) -> pa.Arr
 def _cast(values: ColumnValues, type_: pa.DataType) -> pa.Array | None:
     """Convert all values at once, where that is exact; else None."""
     try:
-        given = (
-            values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
-        )
-        if given.type == type_:
-            return _without_nan(given)
-        alike = pa.types.is_nested(given.type) == pa.types.is_nested(type_)
+        if not isinstance(values, pa.Array):
+            values = pa.array(values, from_pandas=True)
+        if values.type == type_:
+            return _without_nan(values)
+        alike = pa.types.is_nested(values.type) == pa.types.is_nested(type_)
         # To Arrow every number but 0 is true, and a date is a number.
         exact = alike and not pa.types.is_boolean(type_)
-        exact &= not pa.types.is_temporal(given.type)
-        return _without_nan(given.cast(type_)) if exact else None
+        exact &= not pa.types.is_temporal(values.type)
+        return _without_nan(values.cast(type_)) if exact else None
     except (pa.ArrowException, UnicodeError, OverflowError):
         return None
 

@@ -37,24 +37,6 @@ STOPPED: Mapping[Stopped, str] = {
     "exhausted": ", and there are no more; further prompts narrow the answer",
 }
 
-# In each population of `tests/benchmarks/levels.py` whose kinds are seen.
-OF_SAMPLES = (
-    "Holds at {level:.0%} confidence if no kind of prompts rarer than 1 in {rarest} makes "
-    "most of the difference between prompts' gradients: of {prompts} prompts drawn at "
-    "random none may be of it."
-)
-OF_RUNS = (
-    "It is about all prompts like these, at {level:.0%} confidence, where no kind of them "
-    "rarer than 1 in {rarest} decides."
-)
-OF_A_SET = (
-    "All this is said of these {size} prompts alone (prompts.population = these), "
-    "{measured} measured"
-)
-OF_THE_OTHERS = (
-    ", if no kind of fewer than {fewest} prompts made most of the difference between "
-    "prompts' gradients: none of it may have been measured."
-)
 OF_GRADED = (
     "Your loss: of graded rewards a run keeps too few products, an advice alone keeps them."
 )
@@ -175,16 +157,31 @@ def _drawn(advice: Advice) -> Iterator[str]:
 
 
 def say_level(advice: Advice) -> str:
-    """Say of which prompts the verdict is true."""
-    if advice.population is not None:
-        measured = "all" if advice.prompts == advice.population else advice.prompts
-        words = OF_A_SET.format(size=advice.population, measured=measured)
-        fewest = fewest_seen(advice.prompts, advice.population)
-        return words + (OF_THE_OTHERS.format(fewest=fewest) if fewest > 1 else ".")
-    sampled = advice.stopped is not None
-    rarest = rarest_seen(advice.prompts, looked=sampled)
-    form = OF_SAMPLES if sampled else OF_RUNS
-    return form.format(level=advice.level, rarest=rarest, prompts=advice.prompts)
+    """Say of which prompts the verdict is true.
+
+    So it is in each population of `tests/benchmarks/levels.py` whose kinds are seen.
+    """
+    prompts, size, level = advice.prompts, advice.population, f"{advice.level:.0%}"
+    if size is not None:
+        measured, fewest = "all" if prompts == size else prompts, fewest_seen(prompts, size)
+        unless = (
+            f", if no kind of fewer than {fewest} prompts made most of the difference "
+            "between prompts' gradients: none of it may have been measured"
+        )
+        return (
+            f"All this is said of these {size} prompts alone (prompts.population = these), "
+            f"{measured} measured{unless if fewest > 1 else ''}."
+        )
+    if advice.stopped is None:
+        return (
+            f"It is about all prompts like these, at {level} confidence, where no kind of "
+            f"them rarer than 1 in {rarest_seen(prompts, looked=False)} decides."
+        )
+    return (
+        f"Holds at {level} confidence if no kind of prompts rarer than 1 in "
+        f"{rarest_seen(prompts)} makes most of the difference between prompts' gradients: "
+        f"of {prompts} prompts drawn at random none may be of it."
+    )
 
 
 def say_noise(advice: Advice) -> str:

@@ -52,12 +52,9 @@ DARK: dict[str, Any] = {
 
 def ink(strength: float) -> tuple[float, float, float]:
     """Give the colour of texts, or fainter: dark on a light ground, light on a dark one."""
-    ground, text = (
-        to_rgb(mpl.rcParams["axes.facecolor"]),
-        to_rgb(mpl.rcParams["text.color"]),
-    )
-    pairs = zip(ground, text, strict=True)
-    red, green, blue = ((1 - strength) * below + strength * above for below, above in pairs)
+    ground = np.array(to_rgb(mpl.rcParams["axes.facecolor"]))
+    text = np.array(to_rgb(mpl.rcParams["text.color"]))
+    red, green, blue = ((1 - strength) * ground + strength * text).tolist()
     return red, green, blue
 
 

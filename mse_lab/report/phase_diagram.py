@@ -125,7 +125,7 @@ def compose_phase(runs: Sequence[Analysis]) -> Figure:
     """Compose the diagram, with the order of each run's MSEs in the legend."""
     figure = Figure(figsize=(5, 4.6 + 0.2 * len(runs)), layout="constrained")
     axes = figure.subplots()
-    if all(run.moments.binary for run in runs):
+    if all(run.pools.binary for run in runs):
         _draw_unit_square(axes)
     else:
         values = np.concatenate([[0.0], *(run.moments.value for run in runs)])

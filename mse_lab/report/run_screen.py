@@ -4,7 +4,6 @@ import pandas as pd
 
 from mse_lab.formatting import number, share, with_interval
 from mse_lab.mse.mismatch import Mismatch
-from mse_lab.mse.moments import Proxy
 from mse_lab.report.rendering import Part
 from mse_lab.results.analysis import BASE, interval_heads
 from mse_lab.results.diagnostics import Diagnostics
@@ -27,14 +26,11 @@ def describe_completions(run: Diagnostics) -> list[str]:
         f"ended by {ends or 'nothing'}",
     ]
     if run.proxy is not None:
-        lines.append(say_proxy(run.proxy))
+        # The logits norm, which a trainer has for nothing.
+        within, overall = number(run.proxy.within, 2), number(run.proxy.overall, 2)
+        said = f"correlation {within} within prompts, {overall} in all"
+        lines.append(f"logits norm for ||W||^2: {said}")
     return lines + ([say_mismatch(run.mismatch)] if run.mismatch else [])
-
-
-def say_proxy(proxy: Proxy) -> str:
-    """Say how well the logits norm, which a trainer has for nothing, stands for ||W||^2."""
-    within, overall = (number(one, 2) for one in (proxy.within, proxy.overall))
-    return f"logits norm for ||W||^2: correlation {within} within prompts, {overall} in all"
 
 
 def say_mismatch(mismatch: Mismatch) -> str:

@@ -53,9 +53,8 @@ def _count_ends(
 ) -> tuple[EndToken, ...]:
     counts: Counter[int] = Counter(dict.fromkeys(names, 0))
     for summary in summaries:
-        for token, count in zip(
-            summary.end_ids.tolist(), summary.end_counts.tolist(), strict=True
-        ):
+        ends = zip(summary.end_ids.tolist(), summary.end_counts.tolist(), strict=True)
+        for token, count in ends:
             counts[token if token in names else -1] += count
     return tuple(
         EndToken(token, names.get(token, "a stop string"), count / completions)

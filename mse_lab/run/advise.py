@@ -6,7 +6,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain, takewhile
 
@@ -181,18 +181,6 @@ class _Deadline:
         self._drawn += drawn
 
 
-def _warn_of_budget(
-    prompts: int, needed: int, first: int, question: Question
-) -> Iterator[str]:
-    """Say which budget tells the user's own loss, where this one does not."""
-    if needed > first:
-        drawn = needed * min(prompts, FIRST_PROMPTS)
-        yield (
-            f"your loss in groups of {question.present} takes {needed} completions of each "
-            f"prompt to be known, {drawn:,} at the first look; give a budget of as many"
-        )
-
-
 def sample_until(
     subject: Subject,
     store: Store[SampledPrompt],
@@ -238,7 +226,12 @@ def sample_until(
     # Without a stop the looks end where the next one would exceed the budget.
     whole = like_these and done == looks(len(order), first=first)[-1]
     found.stopped = "regret" if stop else "exhausted" if whole else "budget"
-    found.warnings += tuple(_warn_of_budget(len(order), needed, first, question))
+    if needed > first:
+        drawn = needed * min(len(order), FIRST_PROMPTS)
+        found.warnings += (
+            f"your loss in groups of {question.present} takes {needed} completions of each "
+            f"prompt to be known, {drawn:,} at the first look; give a budget of as many",
+        )
     return found
 
 

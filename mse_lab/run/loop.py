@@ -27,7 +27,7 @@ from mse_lab.console import show_status
 from mse_lab.data.identity import digest_arrays
 from mse_lab.errors import InputError, shorten
 from mse_lab.results.files import npz_bytes, open_intact, remove, vanished, write_bytes
-from mse_lab.results.folder import ResultsFolder, read_npz
+from mse_lab.results.folder import read_npz
 from mse_lab.results.measurement import PromptMeasurement, SampledPrompt
 from mse_lab.run.processes import PATIENCE, Processes, wait_until
 from mse_lab.run.progress import Progress
@@ -173,20 +173,15 @@ def _begin(subject: Subject, shards: Shards[Measured], *, fresh: bool) -> None:
             raise InputError(f"{results.path}: another start has finished it meanwhile")
     results.begin(subject.probe, subject.identity)
     if spoilt := [shards.path(item) for item in shards.items() if item not in shards]:
-        _drop(results, spoilt)
-
-
-def _drop(results: ResultsFolder, spoilt: Sequence[Path]) -> None:
-    """Remove the shards that cannot be gone on from, and say which."""
-    names = shorten(", ".join(path.name for path in spoilt))
-    show_status()
-    print(
-        f"{results.path}: {len(spoilt)} measurements are made again: what there is of "
-        f"them ({names} in shards/) is damaged, or of another run or version",
-        file=sys.stderr,
-    )
-    for path in spoilt:
-        remove(path)
+        names = shorten(", ".join(path.name for path in spoilt))
+        show_status()
+        print(
+            f"{results.path}: {len(spoilt)} measurements are made again: what there is of "
+            f"them ({names} in shards/) is damaged, or of another run or version",
+            file=sys.stderr,
+        )
+        for path in spoilt:
+            remove(path)
 
 
 def missing(store: Store[T], batches: Sequence[Batch]) -> list[Batch]:
@@ -216,10 +211,9 @@ def fill(
     Each process takes the next batch when it is free, and returns when all are measured.
     """
     todo = processes.agree(lambda: missing(store, batches), list[Batch])
-    line.begin(size(batches), size(batches) - size(todo))
-    done = list(
-        accumulate((size([each]) for each in todo), initial=size(batches) - size(todo))
-    )
+    before = size(batches) - size(todo)
+    line.begin(size(batches), before)
+    done = list(accumulate((size([each]) for each in todo), initial=before))
     for turn in processes.deal(len(todo)):
         batch = todo[turn]
         measurements = measure(batch)

@@ -280,18 +280,14 @@ def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
             )
 
 
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(encoding="utf-8") if info.exists() else ""
-    named = re.search(r"^model name\s*: *(.+)$", text, re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
-
-
 def device_model(device: torch.device) -> str:
     """Name the model of a GPU, or of the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return _processor()
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    named = re.search(r"^model name\s*: *(.+)$", text, re.MULTILINE)
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def peak_memory_bytes() -> int:

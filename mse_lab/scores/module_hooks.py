@@ -16,11 +16,6 @@ from torch import Tensor, nn
 from mse_lab.errors import InputError
 
 
-def tensors_in(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
-    """List the tensors among the arguments of a call."""
-    return [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
-
-
 def _lead(tensor: Tensor) -> int:
     return tensor.shape[0] if tensor.dim() else 1
 
@@ -70,7 +65,8 @@ class Call:
 
         self.args, self.result = tuple(map(cut, self.args)), cut(self.result)
         self.kwargs = {name: cut(each) for name, each in self.kwargs.items()}
-        self.inputs = tensors_in(self.args, self.kwargs)
+        given = (*self.args, *self.kwargs.values())
+        self.inputs = [each for each in given if isinstance(each, Tensor)]
         self._changes = [*map(_changes, self.inputs)]
 
     @property
@@ -183,7 +179,7 @@ class ModuleHooks:
 
     def _expose(self, call: Call, result: Tensor) -> Tensor:
         """Return a result for the model to go on with, whose gradient by row is seen."""
-        exposed = call.split(result) if call.common else result
+        exposed = call.split(result)
         if not exposed.requires_grad:
             exposed = exposed.detach().requires_grad_()
             exposed.register_hook(partial(self._backward, call))

@@ -97,9 +97,8 @@ class Sketch:
         buckets = len(self._signs)
         # In float32 or better: rounding is far below the error of a sketch.
         wide = torch.promote_types(self._sums.dtype, flat.dtype)
-        if self._sums.device != flat.device or self._sums.dtype != wide:
-            self._sums = self._sums.to(flat.device, wide)
-            self._signs = self._signs.to(self._sums)
+        self._sums = self._sums.to(flat.device, wide)
+        self._signs = self._signs.to(self._sums)
         while len(flat):
             row, place = divmod(at, buckets)
             whole = 0 if place else min(len(flat) // buckets, self._together(flat.device))

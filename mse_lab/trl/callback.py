@@ -67,9 +67,8 @@ class MSECallback(TrainerCallback):
     - `noise_scale`, the completions at which half of the progress is made, in groups of G;
     - `alpha` and `lam`, the best baseline at any group size, and `cost_over_best`, what the
       training costs over it for the same error: they follow the policy;
-    - `zero_variance_groups`, their share where G > 1. Where G is larger than the number of
-      completions measured of each prompt, up to four times, a Beta law of the values
-      predicts it;
+    - `zero_variance_groups`, their share where G > 1, up to the number of completions
+      measured of each prompt;
     - `rho`, E||W||^2 of right over wrong completions, where the prompts' mean stands among
       regimes, as `regime.rho` of `advice.json` (`mse/regime.py`);
     - `value`, the mean reward, and `step`, after which all this was measured.

@@ -292,12 +292,6 @@ def test_replicates_are_batches_of_their_own(name, binary_batches):
         np.testing.assert_allclose(alone[:, 0], together[:, replicate], atol=1e-13)
 
 
-@pytest.mark.parametrize("name", [n for n, e in EVERY.items() if e.smallest_batch > 1])
-def test_one_prompt_is_refused(name):
-    with pytest.raises(InputError, match=f"{name.split('(')[0]} needs two prompts or more"):
-        EVERY[name].weights(make_groups(GROUP))
-
-
 @pytest.mark.parametrize("name", [n for n, e in ESTIMATORS.items() if e.binary])
 def test_rewards_between_are_refused(name):
     with pytest.raises(InputError, match=f"{name} needs rewards of 0 or 1, not 0.5"):

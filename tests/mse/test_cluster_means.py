@@ -10,7 +10,6 @@ from mse_lab.mse.cluster_means import (
     cluster_mean,
     cluster_share,
 )
-from mse_lab.mse.zero_variance import mean_share
 
 
 def test_with_a_group_a_prompt_it_is_students_interval():
@@ -63,12 +62,15 @@ def test_a_change_within_prompts_is_paired():
 
 
 def test_shares_of_a_group_a_prompt_are_gaffkes():
+    """By weights of each prompt, Dirichlet(1, ..., 1), and of an end of the range."""
     shares = np.array([0.0] * 20 + [1.0] * 3 + [0.3, 0.7])
-    expected = mean_share(shares, 0.95, 40_000, np.random.default_rng(1))
+    weights = np.random.default_rng(1).dirichlet(np.ones(26), 40_000)
+    means = weights[:, 1:] @ shares
+    ends = np.quantile(means, 0.025), np.quantile(means + weights[:, 0], 0.975)
     rng = np.random.default_rng(2)
     found = cluster_share(shares, np.arange(25), 0.95, rng, draws=40_000)
     # Quantiles of 40,000 draws: standard errors of about 0.001.
-    assert found == pytest.approx(expected, abs=0.006)
+    assert found == pytest.approx((shares.mean(), *ends), abs=0.006)
 
 
 def test_an_end_of_the_range_is_as_large_as_the_mean_prompt():

@@ -8,7 +8,7 @@ import pytest
 from enumerated import random_enumerated
 from every_estimator import EVERY
 from mse_lab.estimators import ESTIMATORS, find_estimator
-from mse_lab.mse.laws import LAWS, find_law
+from mse_lab.mse.laws import LAWS, WRONG_RIGHT, find_law
 from mse_lab.mse.moments import Moments
 
 WITH_LAW = [
@@ -48,7 +48,7 @@ def test_law_is_the_enumerated_one(kind, name, size):
     estimator = EVERY[name]
     if size < (4 if name == "pass-at-k" else estimator.smallest_group):
         pytest.skip("not defined for so small a group")
-    law = find_law(estimator, size, binary=kind == "binary")
+    law = find_law(estimator, size, WRONG_RIGHT if kind == "binary" else None)
     if size == 1 and name not in WHATEVER_REWARDS:
         assert law is None
         return
@@ -61,7 +61,7 @@ def test_law_of_rewards_of_two_values_is_the_enumerated_one(name, values):
     """Whatever the two are; what needs 0 and 1 has no law."""
     (low, high), one = values, POLICIES["binary"]
     estimator, size = ESTIMATORS[name], 4
-    law = find_law(estimator, size, binary=True, values=values)
+    law = find_law(estimator, size, values)
     if estimator.binary:
         assert law is None
     else:
@@ -77,7 +77,7 @@ def test_certain_prompts_need_no_limit(name, value):
     moments = Moments(
         norm2, value * norm2, value * norm2, np.array([value]), 0 * norm2, 0 * norm2
     )
-    law = find_law(EVERY[name], 4, binary=True)(moments)
+    law = find_law(EVERY[name], 4)(moments)
     assert np.isfinite(law.second).all()
     assert np.isfinite(law.slope).all()
     expected = law.second[0] if name == "pass-at-k" else 0.0
@@ -88,9 +88,9 @@ def test_certain_prompts_need_no_limit(name, value):
 
 
 def test_no_law_where_there_is_none():
-    assert find_law(ESTIMATORS["opo"], 4, binary=True) is None
-    assert find_law(ESTIMATORS["global-mean"], 4, binary=True) is None
-    assert find_law(ESTIMATORS["grpo-std"], 4, binary=False) is None
-    assert find_law(ESTIMATORS["centred"], 4, binary=False) is not None
+    assert find_law(ESTIMATORS["opo"], 4) is None
+    assert find_law(ESTIMATORS["global-mean"], 4) is None
+    assert find_law(ESTIMATORS["grpo-std"], 4, None) is None
+    assert find_law(ESTIMATORS["centred"], 4, None) is not None
     lengths = find_estimator({"name": "grpo-std", "length": "sequence"})
-    assert find_law(lengths, 4, binary=True) is None
+    assert find_law(lengths, 4) is None

@@ -95,7 +95,7 @@ def test_rewards_of_two_values_have_the_costs_of_0_and_1(values, few):
 
 
 def test_a_loss_without_a_law_has_no_cost():
-    table = replace(ExactTable.of(make_design(np.random.default_rng(0), 8)), binary=False)
+    table = replace(ExactTable.of(make_design(np.random.default_rng(0), 8)), values=None)
     assert find_aims(table, {"name": "grpo-std", "eps": 1e-4}, [4]) == {}
     assert set(find_aims(table, "grpo", [1, 2])) == {2}
 

@@ -12,9 +12,9 @@ from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import (
     Aim,
     find_aims,
+    halved_step_size,
     noise_scale,
     progress,
-    step_size_ratio,
     steps_ratio,
 )
 from simulated import ExactTable, KnownTable
@@ -101,20 +101,17 @@ def test_the_step_size_follows_one_plus_the_error():
     known = table(gradient2=2.0)
     aim = grpo(known, 4)
     scale = noise_scale(known, aim, LEVEL).value
-    halved = (aim, scale), (aim, scale / 2)
-    sgd = step_size_ratio(known, *halved, LEVEL, adam=False)
-    assert sgd.value == pytest.approx(2 / 3)
-    adam = step_size_ratio(known, *halved, LEVEL, adam=True)
+    adam = halved_step_size(known, aim, scale, LEVEL)
     assert adam.value == pytest.approx(math.sqrt(2 / 3))
 
 
-def test_a_step_size_ratio_is_not_below_zero():
+def test_a_step_size_ratio_is_not_below_its_limit():
     """As of few prompts, whose error may be estimated so: its root would be no number."""
     known = table(gradient2=-0.1)
     aim = grpo(known, 4)
     below = aim._replace(noise=-aim.noise)
-    found = step_size_ratio(known, (below, 8), (aim, 8), LEVEL, adam=True)
-    assert found == Estimate(0.0, 0.0, 1.0)
+    found = halved_step_size(known, below, 8, LEVEL)
+    assert found == Estimate(math.sqrt(0.5), math.sqrt(0.5), 1.0)
 
 
 @pytest.mark.parametrize("completions", [1, 64, 1024, 10**6])
@@ -153,6 +150,6 @@ def test_without_a_known_gradient_only_the_two_limits_are():
     assert math.isnan(found.value)
     assert found[1:] == (1.0, limit)
     aim = grpo(known, 4)
-    halved = step_size_ratio(known, (aim, 64), (aim, 32), LEVEL, adam=False)
-    assert (halved.low, halved.high) == (0.5, 1.0)
+    halved = halved_step_size(known, aim, 64, LEVEL)
+    assert (halved.low, halved.high) == (math.sqrt(0.5), 1.0)
     assert progress(known, aim, 64, LEVEL).low == 0

@@ -24,7 +24,6 @@ from mse_lab.mse.rule import (
     rule,
     rule_by_costs,
     rule_by_looks,
-    rule_by_run,
     rule_by_table,
 )
 from simulated import KnownTable, few_table
@@ -164,7 +163,7 @@ def test_few_carriers_give_no_bound_or_no_verdict(
 def test_the_users_loss_is_priced_by_its_law_or_grpo_types_is_used(known):
     """Graded rewards have no law, nor has what divides by a completion's length."""
     table = PromptTable.of_pools(known[1])
-    graded = replace(table, binary=False, values=None)
+    graded = replace(table, values=None)
     std = {"name": "grpo-std", "eps": 1e-4}
     found = {
         "binary": price_rungs(table, asked(std)),
@@ -312,7 +311,7 @@ def test_a_verdict_says_how_rare_a_kind_it_cannot_know_of(size, of, one_in):
     assert (found.verdict, found.unless_one_in) == ("keep", one_in)
     change = rule_by_looks(table, asked("grpo", 64))
     assert (change.verdict, change.unless_one_in) == ("change", one_in)
-    once = rule_by_run(table, asked("grpo", 5)).unless_one_in
+    once = rule_by_looks(table, asked("grpo", 5), looked=False).unless_one_in
     assert once == (66 if size == math.inf else one_in)
 
 
@@ -353,5 +352,5 @@ def test_a_look_is_one_of_many():
         for looked in (True, False)
     }
     assert rule_by_looks(table, question).at_most == found[True].at_most
-    assert rule_by_run(table, question).at_most == found[False].at_most
+    assert rule_by_looks(table, question, looked=False).at_most == found[False].at_most
     assert found[True].at_most > 1.02 * found[False].at_most > 0

@@ -31,7 +31,7 @@ def joint_pools(*totals):
 
 def law_figures(name, size):
     """||g_hat||^2 and the mean estimate by the law, and <E g_hat, g>."""
-    law = find_law(ESTIMATORS[name], size, binary=True)
+    law = find_law(ESTIMATORS[name], size)
 
     def figures(samples):
         moments = samples.moments
@@ -44,7 +44,7 @@ def law_figures(name, size):
 
 def law_truth(name, size):
     moments, gradient = exact_moments(BINARY)
-    found = find_law(ESTIMATORS[name], size, binary=True)(moments)
+    found = find_law(ESTIMATORS[name], size)(moments)
     slope = found.slope[0]
     return [found.second[0], slope * moments.gradient2[0], *(slope * gradient)]
 
@@ -60,7 +60,7 @@ def test_laws_of_one_pool_are_not_biased(name, size):
 
 def test_beyond_the_largest_size_nothing_is_said():
     [(_, pool), *_] = enumerate_pools(BINARY, 8)
-    law = find_law(ESTIMATORS["grpo-std"], 6, binary=True)
+    law = find_law(ESTIMATORS["grpo-std"], 6)
     with pytest.raises(ValueError, match="9 completions or more"):
         law(Samples.of([pool]).moments)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mse_lab.mse.zero_variance import mean_share, zero_variance_shares
+from mse_lab.mse.cluster_means import cluster_share
+from mse_lab.mse.zero_variance import zero_variance_shares
 
 
 def test_shares_by_enumeration():
@@ -24,7 +25,8 @@ def test_of_zeros_and_ones_it_is_clopper_and_pearsons(ones):
     """20,000 draws: within 1%, some three standard errors of a quantile."""
     exact = stats.binomtest(ones, 20).proportion_ci(0.95, method="exact")
     shares = (np.arange(20) < ones) * 1.0
-    found = mean_share(shares, 0.95, 20_000, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    found = cluster_share(shares, np.arange(20), 0.95, rng, draws=20_000)
     assert found[1:] == pytest.approx((exact.low, exact.high), abs=0.01)
     assert 0 <= found.low <= found.value <= found.high <= 1
 
@@ -41,7 +43,7 @@ def test_the_interval_covers_where_few_prompts_carry_the_share(size):
     for _ in range(300):
         value_P1 = rng.uniform(0.1, 0.9, (20, 1))
         shares = zero_variance_shares((rng.random((20, 128)) < value_P1) * 1.0, size)
-        _, low, high = mean_share(shares, 0.95, 500, rng)
+        _, low, high = cluster_share(shares, np.arange(20), 0.95, rng, draws=500)
         inside += low <= truth <= high
         reach = stats.t.ppf(0.975, 19) * shares.std(ddof=1) / 20**0.5
         student += abs(shares.mean() - truth) <= reach

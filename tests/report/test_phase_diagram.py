@@ -67,7 +67,7 @@ def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_pat
     graded = with_rewards(pools, lambda one: 2 * one - 1)
     run = read_run(write_run(tmp_path / "graded", graded))
     binary = read_run(folder)
-    assert (run.moments.binary, binary.moments.binary) == (False, True)
+    assert (run.pools.binary, binary.pools.binary) == (False, True)
     assert len(drawn_lines(compose_phase([run]))) == 2
     assert len(drawn_lines(compose_phase([binary]))) == 2 + len(CROSSED_SIZES)
 
