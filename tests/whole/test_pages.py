@@ -134,6 +134,11 @@ def test_a_number_that_differs_is_seen():
     assert tables["fill"](wrong) == page
 
 
+def test_the_first_page_is_short():
+    assert len(README.splitlines()) <= 120
+    assert len(README.split()) <= 900
+
+
 def anchors(text):
     """The anchors that GitHub gives to headings."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
