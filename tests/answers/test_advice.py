@@ -25,11 +25,11 @@ from mse_lab.results.files import write_file
 from simulated import (
     POPULATION,
     PROBE,
-    KnownTable,
     advise_on,
     analysed,
     choose,
     evidence_of,
+    known_table,
     make_design,
     make_prompts,
     population,
@@ -135,10 +135,10 @@ def test_a_constant_saves_where_right_completions_have_small_scores():
 
 def test_hand_arithmetic():
     # c1 = 1, c2 = 2, c3 = 9, c_vanilla = 5: G* = 1 + 3.
-    known = KnownTable(1.0, 2.0, 9.0, 5.0, 1.0)
+    known = known_table(1.0, 2.0, 9.0, 5.0)
     assert known.best_group_size(LEVEL) == pytest.approx((4, 4, 4))
     # A negative c1 counts as zero.
-    negative = KnownTable(-1.0, 2.0, 9.0, 5.0, 1.0)
+    negative = known_table(-1.0, 2.0, 9.0, 5.0)
     assert negative.best_group_size(LEVEL).value == math.inf
 
 
