@@ -23,7 +23,6 @@ from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_file
 from simulated import (
-    POPULATION,
     PROBE,
     advise_on,
     analysed,
@@ -31,7 +30,6 @@ from simulated import (
     evidence_of,
     known_table,
     make_design,
-    make_prompts,
     population,
     sample,
 )
@@ -122,15 +120,6 @@ def test_without_spread_between_prompts_there_is_no_upper_bound(alike):
     found = advise_on(sample(alike, np.random.default_rng(3)))
     assert found.unbounded
     assert found.c1.low <= 0
-
-
-def test_a_constant_saves_where_right_completions_have_small_scores():
-    rng = np.random.default_rng(5)
-    values = rng.uniform(0.3, 0.7, POPULATION)
-    design = make_prompts(5, values, right=0.1, shared=0.0)
-    truth = Truth(design)
-    assert all(truth.cost(size) > truth.cost(size, "vanilla") for size in range(2, 257))
-    assert make_advice(evidence(sample(design, rng), GRPO_4)).ladder[-1].cost.high < 1
 
 
 def test_hand_arithmetic():

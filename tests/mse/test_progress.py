@@ -23,11 +23,6 @@ from simulated import exact_table, known_table
 LEVEL = 0.95
 
 
-def prompts(rewards):
-    rng = np.random.default_rng(3)
-    return [random_enumerated(rng, rewards=rewards) for _ in range(4)]
-
-
 def best_gain(some, estimator, size, batch):
     """The largest gain of a quadratic J along a batch's gradient, over the true one's.
 
@@ -60,7 +55,8 @@ AFFINE = [
 def test_the_gain_at_the_best_step_is_the_law(monkeypatch, name, size, batch):
     """Of prompts that are all there are, so that no ratio has a bias."""
     monkeypatch.setattr(PromptSamples, "without_bias", lambda _, ratio: ratio)
-    some = prompts((1.0, 0.0, 1.0, 0.0))
+    rng = np.random.default_rng(3)
+    some = [random_enumerated(rng) for _ in range(4)]
     table = exact_table(design_of(some))
     [aim] = find_aims(table, name, [size]).values()
     completions = batch * size
