@@ -232,13 +232,6 @@ def test_the_length_dial_by_hand(length):
     assert two.name == f"grpo-std(eps=0.5, length={length})"
 
 
-@pytest.fixture
-def binary_batches():
-    rng = np.random.default_rng(6)
-    chance = rng.uniform(0.1, 0.9, size=(7, 1, 1))
-    return make_groups((rng.uniform(size=(7, 30, 4)) < chance).astype(float))
-
-
 def test_bnpo_caps_the_reciprocal():
     """Mean 1/300 once and 1/2 elsewhere: alpha is about 51, the density below 1e-100."""
     rewards = np.zeros((300, 1, 300))
@@ -258,12 +251,14 @@ def test_shrinkage_is_grpo_where_the_others_have_no_noise():
 
 
 @pytest.mark.parametrize("name", [n for n, e in EVERY.items() if not e.group_local])
-def test_replicates_are_batches_of_their_own(name, binary_batches):
+def test_replicates_are_batches_of_their_own(name):
     """Any one replicate alone gives the weights it has among the others."""
-    weights = EVERY[name].weights
-    together = weights(binary_batches)
+    rng, weights = np.random.default_rng(6), EVERY[name].weights
+    chance = rng.uniform(0.1, 0.9, size=(7, 1, 1))
+    rewards = (rng.uniform(size=(7, 30, 4)) < chance).astype(float)
+    together = weights(make_groups(rewards))
     for replicate in range(3):
-        alone = weights(make_groups(binary_batches.rewards_PRG[:, [replicate]]))
+        alone = weights(make_groups(rewards[:, [replicate]]))
         np.testing.assert_allclose(alone[:, 0], together[:, replicate], atol=1e-13)
 
 
