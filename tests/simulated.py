@@ -15,12 +15,11 @@ from mse_lab.api.measure import analyse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT
 from mse_lab.estimators.groups import is_binary
-from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.laws import WRONG_RIGHT
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
 from mse_lab.mse.pools import Pools, without_diagonal
-from mse_lab.mse.prompt_table import Constants, PromptTable
+from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
 
 KINDS, DIMENSIONS = 12, 6
@@ -321,62 +320,26 @@ def sample(design, rng, reference=256, blocks=2, largest=16):
     return design.some(rng, PROMPTS).draw(rng, reference, blocks, largest)
 
 
-class _OneSample:
-    """All prompts alone, as samples of prompts: nothing is left out."""
-
-    def means(self, values_P):
-        return np.array([np.mean(values_P)])
-
-    def mean_products(self, apart_PP, left_P, right_P):
-        pairs = len(apart_PP) * (len(apart_PP) - 1)
-        return np.array([left_P @ apart_PP @ right_P / pairs])
-
-    def without_bias(self, ratio):
-        return ratio
-
-
-_ONE = _OneSample()
-
-
-class ExactTable(PromptTable):
+def exact_table(design):
     """The table of prompts that are all there are, from their exact moments."""
-
-    prompt_samples = _ONE
-
-    @classmethod
-    def of(cls, design):
-        gradient_PD, prompts = design.gradient_PD, design.prompts
-        return cls(
-            moments=design.moments(),
-            products_PP=without_diagonal(gradient_PD @ gradient_PD.T),
-            gradient_noise_P=np.zeros(prompts),
-            values=WRONG_RIGHT if is_binary(design.reward_PC) else None,
-            size=prompts,
-        )
+    gradient_PD, prompts = design.gradient_PD, design.prompts
+    return PromptTable(
+        moments=design.moments(),
+        products_PP=without_diagonal(gradient_PD @ gradient_PD.T),
+        gradient_noise_P=np.zeros(prompts),
+        values=WRONG_RIGHT if is_binary(design.reward_PC) else None,
+        size=prompts,
+    )
 
 
-def _alike(c2, c3, vanilla, gradient2):
-    """Moments of prompts that are all alike, with V = 1 and S = 1."""
+def known_table(c1, c2, c3, vanilla=1.0, gradient2=1.0, prompts=60):
+    """The table of prompts that are all alike, with V = 1 and S = 1, of known constants."""
+    each = c1 + gradient2  # ||g(x)||^2.
     weighted = (vanilla - c2 + 1) / 2
-    figures = (1.0, weighted, vanilla + gradient2, 1.0, c3 - gradient2, gradient2)
-    return Moments(*(np.full(60, figure) for figure in figures))
-
-
-class KnownTable(PromptTable):
-    """A table whose constants are known exactly, whichever prompt is left out."""
-
-    def __init__(self, c1, c2, c3, vanilla=1.0, gradient2=1.0):
-        figures = (c1, c2, c3, vanilla, 1.0, 1.0, gradient2)
-        samples = Constants(*(np.array([figure]) for figure in figures))
-        known = {"effective_prompts": math.inf, "size": math.inf, "bootstrap": None}
-        known |= {"products_PP": np.zeros((60, 60)), "halves": (), "values": WRONG_RIGHT}
-        known |= {"moments": _alike(c2, c3, vanilla, gradient2), "prompt_samples": _ONE}
-        self.__dict__ |= {"samples": samples, "half_samples": [], **known}
-
-    def statistic(self, figure):
-        return Statistic(float(self._evaluate(figure).item()), {}, {})
-
-    contributions = statistic
-
-    def knows_c1(self, level):
-        return self.constants.c1.item() > 0
+    figures = (1.0, weighted, vanilla + each, 1.0, c3 - each, each)
+    return PromptTable(
+        moments=Moments(*(np.full(prompts, figure) for figure in figures)),
+        products_PP=without_diagonal(np.full((prompts, prompts), gradient2)),
+        gradient_noise_P=np.zeros(prompts),
+        values=WRONG_RIGHT,
+    )

@@ -51,39 +51,22 @@ def test_grpo_type_stands_for_a_biased_loss_over_whole_epochs(known, rows):
 
 
 @pytest.mark.parametrize(
-    ("setting", "trainer", "best"),
+    ("settings", "name", "trainer"),
     [
-        (
-            GRPO_8,
-            "with_baseline(GRPOTrainer, alpha={alpha}, lam={lam}, num_generations={size})",
-            "with_baseline(GRPOTrainer, alpha={alpha}, num_generations=1)",
-        ),
-        (
-            read_training({"loss_type": "grpo"}),
-            "with_baseline(GRPOTrainer, alpha={alpha}, lam={lam}, num_generations={size})",
-            "with_baseline(GRPOTrainer, alpha={alpha}, num_generations=1)",
-        ),
-        (
-            read_training({"trainer": "rloo", "num_generations": 8}),
-            "with_baseline(RLOOTrainer, alpha={alpha}, lam={lam}, num_generations={size})",
-            "with_baseline(RLOOTrainer, alpha={alpha}, num_generations=1)",
-        ),
-        (
-            read_training({"trainer": "other", "G": 8, "estimator": "grpo"}),
-            None,
-            None,
-        ),
+        ({"loss_type": "dr_grpo", "estimator": "grpo"}, "num_generations", "GRPOTrainer"),
+        ({"loss_type": "grpo"}, "num_generations", "GRPOTrainer"),
+        ({"trainer": "rloo", "num_generations": 8}, "num_generations", "RLOOTrainer"),
+        ({"trainer": "other", "G": 8, "estimator": "grpo"}, "G", None),
     ],
     ids=["TRL", "lengths", "RLOO", "other"],
 )
-def test_what_is_typed(known, setting, trainer, best):
-    for row in ladder_of(known[1], setting).rows():
-        form = {"trainer": trainer, "best": best}.get(row.row, "num_generations={size}")
-        if row.row in ("trainer", "best") and (form is None or row.group_size == 1):
-            form = best
-        if row.row != "yours" and (row.row != "size" or setting.trainer != "other"):
-            said = {"alpha": row.alpha, "lam": row.lam, "size": row.group_size}
-            assert row.typed == (form and form.format(**said))
+def test_what_is_typed(known, settings, name, trainer):
+    """Groups of one take a constant alone; of a trainer without baselines it says why."""
+    for row in ladder_of(known[1], read_training(settings)).rows():
+        size = f"{name}={row.group_size}"
+        lam = "" if row.group_size == 1 else f"lam={row.lam}, "
+        fitted = trainer and f"with_baseline({trainer}, alpha={row.alpha}, {lam}{size})"
+        assert row.typed == {"yours": None, "size": size}.get(row.row, fitted)
         assert (row.why is None) == (row.typed is not None or row.row == "yours")
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from toy import make_groups
 
-from every_estimator import NEEDS_PARAMETERS
 from mse_lab.errors import InputError
-from mse_lab.estimators import ESTIMATORS, find_estimator, find_estimators
+from mse_lab.estimators import find_estimator, find_estimators
 
 GROUP = make_groups([1, 0, 0, 0])
 OWN = """
@@ -22,8 +21,8 @@ def halved(groups, *, by: float = 2.0):
 def needs_by(groups, by):
     return groups.rewards_PRG / by
 
-def takes_anything(groups, **kwargs):
-    return groups.rewards_PRG * len(kwargs)
+def whole(groups, **kwargs):
+    return groups.rewards_PRG.astype(int) * len(kwargs)
 
 def one_number(groups):
     return groups.rewards_PRG.sum()
@@ -73,24 +72,6 @@ def own(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
     return "own_weights"
-
-
-@pytest.mark.parametrize("name", list(ESTIMATORS))
-def test_each_is_found_and_documented(name):
-    found = ESTIMATORS[name]
-    if name not in NEEDS_PARAMETERS:
-        assert found == find_estimator(name) == find_estimator({"name": name})
-    documentation = " ".join(found.weights.__doc__.split())
-    assert "nbiased" in documentation or "Biased" in documentation
-    assert "equal rewards" in documentation
-
-
-def test_parameters_reach_the_weights_and_the_name():
-    found = find_estimator({"name": "pass-at-k", "k": 4})
-    assert found.name == "pass-at-k(k=4)"
-    assert found.smallest_group == 4
-    assert found.weights(GROUP).tolist() == [[[4, 0, 0, 0]]]
-    assert find_estimator("pass-at-k").smallest_group == 2
 
 
 def test_a_number_written_as_yaml_reads_it():
@@ -155,9 +136,9 @@ def test_sizes_must_suit():
     find_estimators([part | {"lambda": 0}, {"name": "constant", "alpha": 0.1}], [1, 2])
     batch = {"name": "norm-weighted", "over": "batch"}
     assert find_estimators([batch], [1], prompts=2)
-    for sizes, prompts, entry in (([1], 2, "norm-weighted"), ([1], 1, batch)):
-        with pytest.raises(InputError, match=r"norm-weighted.* needs .*2.* or more"):
-            find_estimators([entry], sizes, prompts)
+    for prompts, entry in ((2, "norm-weighted"), (1, batch), (2, "pass-at-k")):
+        with pytest.raises(InputError, match=r" needs .*2.* or more"):
+            find_estimators([entry], [1], prompts)
     with pytest.raises(InputError, match="grpo stands twice"):
         find_estimators(["grpo", "grpo"], [4])
     with pytest.raises(InputError, match="bnpo needs 2 prompts or more, not 1"):
@@ -168,29 +149,25 @@ def test_sizes_must_suit():
     assert names == ["grpo", "pass-at-k(k=2)", "pass-at-k(k=4)", "bnpo"]
 
 
-def test_a_users_own_counts_as_biased(own):
-    found = find_estimator(f"{own}:halved")
-    assert found.name == f"{own}:halved"
-    assert found.weights(GROUP).tolist() == [[[0.5, 0, 0, 0]]]
-    assert not any([found.unbiased, found.reward_only, found.group_local])
-
-
-def test_a_users_own_takes_parameters_and_declarations(own):
-    found = find_estimator(
-        {"name": f"{own}:halved", "by": 4, "unbiased": True, "smallest_group": 3}
-    )
-    assert found.name == f"{own}:halved(by=4.0)"
-    assert found.weights(GROUP).tolist() == [[[0.25, 0, 0, 0]]]
-    assert found.unbiased
-    assert found.smallest_group == 3
-    assert not found.group_local
-
-
-def test_a_users_own_takes_the_length_dial(own):
-    found = find_estimator({"name": f"{own}:takes_anything", "a": 1, "length": "sequence"})
-    group = make_groups([1, 0, 0, 0], lengths=[4, 1, 1, 1])
-    assert found.name == f"{own}:takes_anything(a=1, length=sequence)"
-    assert found.weights(group).tolist() == [[[0.25, 0, 0, 0]]]
+@pytest.mark.parametrize(
+    ("function", "more", "parameters", "weight", "declared"),
+    [
+        ("halved", {}, "", 0.5, {}),
+        ("halved", {"by": 4}, "(by=4.0)", 0.25, {"unbiased": True, "smallest_group": 3}),
+        ("whole", {"a": 1, "b": 2}, "(a=1, b=2)", 2.0, {}),
+        ("whole", {"a": 1, "length": "sequence"}, "(a=1, length=sequence)", 0.25, {}),
+    ],
+)
+def test_a_users_own(own, function, more, parameters, weight, declared):
+    """It counts as biased, and as looking at everything, unless its entry declares it."""
+    found = find_estimator({"name": f"{own}:{function}", **more, **declared})
+    weights = found.weights(make_groups([1, 0, 0, 0], lengths=[4, 1, 1, 1]))
+    assert found.name == f"{own}:{function}{parameters}"
+    assert weights.tolist() == [[[weight, 0, 0, 0]]]
+    assert weights.dtype == np.float64
+    flags = dict.fromkeys(("unbiased", "reward_only", "group_local"), False)
+    flags |= {"smallest_group": 1, **declared}
+    assert {name: getattr(found, name) for name in flags} == flags
 
 
 @pytest.mark.parametrize(
@@ -241,25 +218,23 @@ def test_an_own_estimator_cannot_change_what_others_see(own):
         assert one.flags.writeable
 
 
-def test_integer_weights_of_a_users_own_become_numbers(own):
-    found = find_estimator({"name": f"{own}:takes_anything", "a": 1, "b": 2})
-    assert found.weights(GROUP).dtype == np.float64
-
-
-def test_what_parameters_declare():
+@pytest.mark.parametrize(
+    ("entry", "coefficients", "local"),
+    [
+        ("vanilla", (0, 0), True),
+        ("grpo", (0, 1), True),
+        ({"name": "affine", "alpha": 0.2, "lambda": 0.5}, (0.2, 0.5), True),
+        ({"name": "constant", "alpha": 0.2}, (0.2, 0), True),
+        ({"name": "grpo", "length": "sequence"}, None, True),
+        ({"name": "norm-weighted", "over": "batch"}, None, False),
+        ({"name": "norm-weighted", "weight": "length"}, None, True),
+    ],
+    ids=str,
+)
+def test_what_parameters_declare(entry, coefficients, local):
     """What a law is known by, and whether prompts depend on one another."""
-    entries = {
-        "vanilla": ("vanilla", (0, 0), True),
-        "grpo": ("grpo", (0, 1), True),
-        "part": ({"name": "affine", "alpha": 0.2, "lambda": 0.5}, (0.2, 0.5), True),
-        "constant": ({"name": "constant", "alpha": 0.2}, (0.2, 0), True),
-        "by length": ({"name": "grpo", "length": "sequence"}, None, True),
-        "whole": ({"name": "norm-weighted", "over": "batch"}, None, False),
-        "of a group": ({"name": "norm-weighted", "weight": "length"}, None, True),
-    }
-    for entry, coefficients, local in entries.values():
-        found = find_estimator(entry)
-        assert (found.affine, found.group_local) == (coefficients, local)
+    found = find_estimator(entry)
+    assert (found.affine, found.group_local) == (coefficients, local)
 
 
 def test_norms_that_nobody_recorded_are_refused():

@@ -1,18 +1,17 @@
 """Weights: hand values of every estimator, slow loops, and the slopes that are known."""
 
-from dataclasses import replace
 from functools import partial
-from math import comb, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
 from scipy import stats
-from toy import make_batch, make_groups, toy_policy
+from toy import make_batch, make_groups, mean_estimate, toy_policy
 
 from every_estimator import EVERY
 from mse_lab.errors import InputError
 from mse_lab.estimators import ESTIMATORS, find_estimator
-from mse_lab.estimators.objectives import grpo_std, quantile
+from mse_lab.estimators.objectives import quantile
 
 GROUP = [1, 0, 0, 0]
 BATCH = (GROUP, [1, 1, 0, 0])
@@ -91,6 +90,8 @@ HAND = [
         BATCH,
         np.array([[5, -3, -3, -3], [5, 5, -3, -3]]) / 8 / sqrt(15 / 56),
     ),
+    # One completion alone has no spread.
+    ("reinforce++", [1], [0]),
     # The groups' own means, 1/4 and 1/2, by the same s.
     ("batch-std", BATCH, np.array([[3, -1, -1, -1], [2, 2, -2, -2]]) / 4 / sqrt(15 / 56)),
     # One other prompt: s = 0, v > 0, so lam = 1/2 * 1: half grpo, half global-mean.
@@ -163,69 +164,43 @@ def test_quantile_baseline_is_zero_up_to_one_minus_level(size, level):
         assert (found[-1] < 0) == (not rewards_the_right)
 
 
-def slope(weights, size, value):
-    """Exact slope for rewards in {0, 1}: <E g_hat, g> / ||g||^2, c right ~ Binomial."""
-    total = 0.0
-    for right in range(size + 1):
-        probability = comb(size, right) * value**right * (1 - value) ** (size - right)
-        rewards = np.array([1.0] * right + [0.0] * (size - right))
-        found = weights(make_groups(rewards))[0, 0]
-        total += probability * found @ (rewards / value - (1 - rewards) / (1 - value))
-    return total / size
+def slope_of_log(value, order):
+    """Of log V truncated: the derivative of -sum (1-V)^k / k."""
+    return sum((1 - value) ** (k - 1) for k in range(1, order + 1))
 
 
-@pytest.mark.parametrize("value", [0.1, 0.5, 0.8])
-@pytest.mark.parametrize(
-    ("size", "ddof", "expected"),
-    [(2, 0, 1.0), (3, 0, sqrt(2)), (2, 1, sqrt(1 / 2)), (3, 1, sqrt(4 / 3))],
-)
-def test_slope_of_small_groups(size, ddof, expected, value):
-    """G = 2: w = +-1 whenever they differ. G = 3: sqrt 2 and 1 / sqrt 2. Any V."""
-    found = slope(partial(grpo_std, ddof=ddof), size, value)
-    assert found == pytest.approx(expected, rel=1e-12)
-
-
-def numeric_gradient(toy, objective, step=1e-5):
-    """Central differences of objective(V) by every logit, (P, D)."""
-    gradient = np.empty(toy.logits_PC.shape)
-    for prompt, logit in np.ndindex(*gradient.shape):
-        values = []
-        for sign in (1, -1):
-            moved = toy.logits_PC.copy()
-            moved[prompt, logit] += sign * step
-            values.append(objective(replace(toy, logits_PC=moved).value_P[prompt]))
-        gradient[prompt, logit] = (values[0] - values[1]) / (2 * step)
-    return gradient
-
-
-def truncated_log(value, order):
-    return -sum((1 - value) ** k / k for k in range(1, order + 1))
-
-
-def pass_at(value, k):
-    return 1 - (1 - value) ** k
+def slope_of_pass(value, k):
+    """Of 1 - (1-V)^k."""
+    return k * (1 - value) ** (k - 1)
 
 
 @pytest.mark.parametrize(
-    ("entry", "size", "objective", "other"),
+    ("entry", "size", "slope", "other"),
     [
         *(
-            (named("pass-at-k", k=k), size, partial(pass_at, k=k), partial(pass_at, k=1))
+            (
+                named("pass-at-k", k=k),
+                size,
+                *(partial(slope_of_pass, k=one) for one in (k, 1)),
+            )
             for size, k in ((2, 2), (3, 2), (3, 3), (4, 2), (4, 3), (4, 4))
         ),
         # Order G - 1, and not G.
         *(
-            ("maxrl", size, *(partial(truncated_log, order=n) for n in (size - 1, size)))
+            ("maxrl", size, *(partial(slope_of_log, order=n) for n in (size - 1, size)))
             for size in (2, 3, 4)
         ),
     ],
 )
-def test_unbiased_for_its_own_objective(entry, size, objective, other):
-    """Differences of step 1e-5 are exact to 1e-9 here, the enumeration to 1e-15."""
+def test_unbiased_for_its_own_objective(entry, size, slope, other):
+    """Its gradient is its slope in V times that of V; enumerated to rounding."""
     toy = toy_policy(prompts=2)
-    found = toy.mean_estimate(find_estimator(entry), size)
-    np.testing.assert_allclose(found, numeric_gradient(toy, objective), atol=1e-9)
-    assert abs(found - numeric_gradient(toy, other)).max() > 0.01
+    found, value_P1 = (
+        mean_estimate(toy, find_estimator(entry), size),
+        toy.moments().value[:, None],
+    )
+    np.testing.assert_allclose(found, slope(value_P1) * toy.gradient_PD, atol=1e-13)
+    assert abs(found - other(value_P1) * toy.gradient_PD).max() > 0.01
 
 
 WEIGHTS = np.array([[[1.0, -1.0]], [[2.0, 0.0]]])
@@ -257,13 +232,6 @@ def test_the_length_dial_by_hand(length):
     assert two.name == f"grpo-std(eps=0.5, length={length})"
 
 
-@pytest.fixture
-def binary_batches():
-    rng = np.random.default_rng(6)
-    chance = rng.uniform(0.1, 0.9, size=(7, 1, 1))
-    return make_groups((rng.uniform(size=(7, 30, 4)) < chance).astype(float))
-
-
 def test_bnpo_caps_the_reciprocal():
     """Mean 1/300 once and 1/2 elsewhere: alpha is about 51, the density below 1e-100."""
     rewards = np.zeros((300, 1, 300))
@@ -283,12 +251,14 @@ def test_shrinkage_is_grpo_where_the_others_have_no_noise():
 
 
 @pytest.mark.parametrize("name", [n for n, e in EVERY.items() if not e.group_local])
-def test_replicates_are_batches_of_their_own(name, binary_batches):
+def test_replicates_are_batches_of_their_own(name):
     """Any one replicate alone gives the weights it has among the others."""
-    weights = EVERY[name].weights
-    together = weights(binary_batches)
+    rng, weights = np.random.default_rng(6), EVERY[name].weights
+    chance = rng.uniform(0.1, 0.9, size=(7, 1, 1))
+    rewards = (rng.uniform(size=(7, 30, 4)) < chance).astype(float)
+    together = weights(make_groups(rewards))
     for replicate in range(3):
-        alone = weights(make_groups(binary_batches.rewards_PRG[:, [replicate]]))
+        alone = weights(make_groups(rewards[:, [replicate]]))
         np.testing.assert_allclose(alone[:, 0], together[:, replicate], atol=1e-13)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from designs import regrets_of
 from mse_lab.mse.bounds import (
     LOOKS,
     UNSEEN,
@@ -16,10 +17,9 @@ from mse_lab.mse.bounds import (
     heaviest,
     rarest_seen,
 )
-from mse_lab.mse.intervals import Statistic
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.rule import COMPARED_SIZES, Question, price_rungs, rule_by_costs
-from simulated import POPULATION, KnownTable, few_table, population, scaled
+from simulated import POPULATION, few_table, known_table, population, scaled
 
 LEVEL = 0.95
 COUNTS = (32, 48, 72, 108, 162, 243, 364, 512)
@@ -162,17 +162,9 @@ def test_a_kind_as_rare_as_said_is_seen_in_95_percent_of_draws():
         assert (1 - 1 / (1.1 * rarest_seen(prompts))) ** prompts > 0.05
 
 
-class Certain(KnownTable):
-    """Known constants, and hardly any spread."""
-
-    def contributions(self, figure):
-        parts = 1e-9 * np.random.default_rng(0).standard_normal((1, 60))
-        return Statistic(figure(self.constants).item(), {"prompts": parts}, {})
-
-
 def test_c1_counts_as_zero_where_its_estimate_is_negative():
     """Then 256 is the best of all: 2 + 2/31 over 2 + 2/255 at 32."""
-    table = Certain(-0.1, 2.0, 2.0)
+    table = known_table(-0.1, 2.0, 2.0)
     bounds = regrets(table, bound_ratios(table, LEVEL, looked=True))
     assert bounds[32] == pytest.approx((2 + 2 / 31) / (2 + 2 / 255) - 1, abs=1e-6)
     assert bounds[256] == pytest.approx(0, abs=1e-6)
@@ -192,13 +184,7 @@ def test_what_is_said_of_a_run_is_true():
     rng = np.random.default_rng(0)
     design = population(rng)
     design = scaled(design, np.exp(0.8 * rng.standard_normal(POPULATION)))
-    gradient_PD, moments = design.gradient_PD, design.moments()
-    mean = gradient_PD.mean(0)
-    between = ((gradient_PD - mean) ** 2).sum(-1).mean()
-    traces = moments.trace_oracle.mean(), moments.zeta.mean()
-    truth = KnownTable(between, *traces, gradient2=mean @ mean)
-    cost = {rung.group_size: one.item() for rung, one in grpo(truth).costs.items()}
-    regret = {size: one / min(cost.values()) - 1 for size, one in cost.items()}
+    regret = regrets_of(design, COMPARED_SIZES)[8]
     false = dict.fromkeys((LEVEL, 1e-6), 0)
     question = Question("grpo", 8)
     for _ in range(20):
@@ -206,7 +192,7 @@ def test_what_is_said_of_a_run_is_true():
         for level in false:
             bound = bound_ratios(table, level, looked=False)
             found = rule_by_costs(price_rungs(table, question), bound, question)
-            false[level] += regret[8] > found.at_most + 1e-9
+            false[level] += regret > found.at_most + 1e-9
     assert false[LEVEL] <= 1
     assert false[1e-6] >= 3
 

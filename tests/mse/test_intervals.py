@@ -114,19 +114,18 @@ def test_law_and_replicates_disagree_at_the_nominal_rate(name):
     assert p_values.min() > 1e-4
 
 
-def test_spread_by_hand():
-    # Means of two groups: 1 and 5; s^2 = 2 and 8; V = 2/2 + 8/2.
-    spread = spread_of_means(np.array([[0.0, 2], [3, 7]]))
-    assert spread.variance == pytest.approx(5)
-    # Two of each: U = sum 2 s^4 / 3, over R^2 = 4.
-    assert spread.uncertainty == pytest.approx((2 * 4 / 3 + 2 * 64 / 3) / 4)
-
-
-@pytest.mark.parametrize("count", [2, 3, 8])
-def test_degrees_of_one_prompt_of_normal_groups(count):
-    """R - 1 where the fourth moment is a normal's or less."""
-    groups = np.tile([-1.0, 1.0, 0.0, 0.5], 2)[None, :count]
-    assert spread_of_means(groups).degrees == pytest.approx(count - 1)
+@pytest.mark.parametrize(
+    ("groups", "variance", "uncertainty"),
+    [
+        # Means of two groups: 1 and 5; s^2 = 2 and 8; V = 2/2 + 8/2. Of two each
+        # U = sum 2 s^4 / 3, over R^2 = 4.
+        ([[0.0, 2.0], [3.0, 7.0]], 5, (2 * 4 / 3 + 2 * 64 / 3) / 4),
+        # Nine zeros and a ten: s^2 = 10, m4 = 657; (m4 - s^4 7/9)/10 = 57.9, not 2 s^4/11.
+        ([[0.0] * 9 + [10.0]], 1, (657 - 100 * 7 / 9) / 10 / 10**2),
+    ],
+)
+def test_a_variance_and_its_uncertainty_by_hand(groups, variance, uncertainty):
+    assert spread_of_means(np.array(groups)) == pytest.approx((variance, uncertainty))
 
 
 def test_a_claim_is_refuted_by_the_degrees_of_a_single_prompt():
@@ -186,13 +185,6 @@ def test_degrees_of_the_references_own_noise():
     other = Statistic(9.0, {}, {"b": shift}, 6.0)
     assert one.degrees == pytest.approx(8)
     assert (one + other).degrees == (other - one).degrees == pytest.approx(10)
-
-
-def test_the_uncertainty_of_a_variance_by_hand():
-    """Nine zeros and a ten: s^2 = 10, m4 = 657, (m4 - s^4 7/9)/10 = 57.9, not 2 s^4/11."""
-    spread = spread_of_means(np.array([[0.0] * 9 + [10.0]]))
-    assert spread.variance == pytest.approx(1)
-    assert spread.uncertainty == pytest.approx((657 - 100 * 7 / 9) / 10 / 10**2)
 
 
 BOOTSTRAP = Bootstrap(20000, 1)

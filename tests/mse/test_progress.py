@@ -17,14 +17,10 @@ from mse_lab.mse.loss import (
     progress,
     steps_ratio,
 )
-from simulated import ExactTable, KnownTable
+from mse_lab.mse.prompt_table import PromptSamples
+from simulated import exact_table, known_table
 
 LEVEL = 0.95
-
-
-def prompts(rewards):
-    rng = np.random.default_rng(3)
-    return [random_enumerated(rng, rewards=rewards) for _ in range(4)]
 
 
 def best_gain(some, estimator, size, batch):
@@ -56,20 +52,23 @@ AFFINE = [
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("batch", [1, 8, 400])
 @pytest.mark.parametrize("name", ["vanilla", "grpo", "grpo-std", "maxrl", *AFFINE], ids=str)
-def test_the_gain_at_the_best_step_is_the_law(name, size, batch):
-    some = prompts((1.0, 0.0, 1.0, 0.0))
-    table = ExactTable.of(design_of(some))
+def test_the_gain_at_the_best_step_is_the_law(monkeypatch, name, size, batch):
+    """Of prompts that are all there are, so that no ratio has a bias."""
+    monkeypatch.setattr(PromptSamples, "without_bias", lambda _, ratio: ratio)
+    rng = np.random.default_rng(3)
+    some = [random_enumerated(rng) for _ in range(4)]
+    table = exact_table(design_of(some))
     [aim] = find_aims(table, name, [size]).values()
     completions = batch * size
     share = completions * aim.gradient2 / aim.cost(completions)
     gain = best_gain(some, find_estimator(name), size, batch)
-    assert share.item() == pytest.approx(gain, rel=1e-6)
+    assert share[0] == pytest.approx(gain, rel=1e-6)
     assert 0 < gain < 1
 
 
 def table(**more):
     """c1 20, c2 194, c3 262: the noise is 20 G + 194 + 262/(G-1), 331.4 at G = 4."""
-    return KnownTable(20.0, 194.0, 262.0, **more)
+    return known_table(20.0, 194.0, 262.0, **more)
 
 
 def grpo(known, size):
@@ -79,7 +78,7 @@ def grpo(known, size):
 def test_by_hand():
     known = table(gradient2=2.0)
     four, sixteen = grpo(known, 4), grpo(known, 16)
-    assert four.noise.item() == pytest.approx(80 + 194 + 262 / 3)
+    assert four.noise[0] == pytest.approx(80 + 194 + 262 / 3)
     scale = noise_scale(known, four, LEVEL).value
     assert scale == pytest.approx((274 + 262 / 3) / 2)
     assert progress(known, four, scale, LEVEL).value == pytest.approx(0.5)
@@ -114,17 +113,6 @@ def test_a_step_size_ratio_is_not_below_its_limit():
     assert found == Estimate(math.sqrt(0.5), math.sqrt(0.5), 1.0)
 
 
-@pytest.mark.parametrize("completions", [1, 64, 1024, 10**6])
-def test_the_ratio_of_steps_lies_between_one_and_that_of_completions(completions):
-    known = table()
-    ratios = [
-        steps_ratio(known, grpo(known, 16), grpo(known, 4), some, LEVEL).value
-        for some in (0, completions, 4 * completions)
-    ]
-    assert ratios == sorted(ratios, reverse=True)
-    assert ratios[0] > ratios[-1] > 1
-
-
 @pytest.mark.parametrize(
     ("at_n", "limit", "found"),
     [
@@ -145,7 +133,7 @@ def test_a_ratio_of_steps_is_bounded_by_that_of_completions(
 
 def test_without_a_known_gradient_only_the_two_limits_are():
     known = table(gradient2=-0.1)
-    limit = steps_ratio(known, grpo(known, 16), grpo(known, 4), 0, LEVEL).value
+    limit = steps_ratio(known, grpo(known, 16), grpo(known, 4), 0, LEVEL).high
     found = steps_ratio(known, grpo(known, 16), grpo(known, 4), 1024, LEVEL)
     assert math.isnan(found.value)
     assert found[1:] == (1.0, limit)

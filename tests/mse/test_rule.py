@@ -26,7 +26,7 @@ from mse_lab.mse.rule import (
     rule_by_looks,
     rule_by_table,
 )
-from simulated import KnownTable, few_table
+from simulated import few_table, known_table
 
 LEVEL = 0.95
 COSTS = {4: 0.8, 8: 1.0, 16: 1.5}
@@ -238,9 +238,9 @@ def test_grpo_types_verdict_must_hold_where_the_loss_is_known(
 
 def test_a_constant_baseline_is_best_alone():
     """c1 G + c, least at G = 1: at 8 it costs (8 + 3) / (1 + 3) times as much."""
-    known = KnownTable(1.0, 2.0, 9.0, vanilla=3.0)
+    known = known_table(1.0, 2.0, 9.0, vanilla=3.0)
     loss = price_rungs(known, asked("vanilla", 8)).loss
-    at = {rung.group_size: cost.item() for rung, cost in loss.costs.items()}
+    at = {rung.group_size: cost[0] for rung, cost in loss.costs.items()}
     assert at[1] / at[8] == pytest.approx(4 / 11)
     assert min(at, key=at.get) == 1
 
@@ -255,8 +255,7 @@ def test_a_constant_baseline_is_best_alone():
     ],
 )
 def test_how_many_prompts_hardly_tell(monkeypatch, costs, factor, prompts, needed):
-    known = KnownTable(1, 2, 9)
-    known.__dict__["products_PP"] = np.zeros((prompts, prompts))
+    known = known_table(1.0, 2.0, 9.0, prompts=prompts)
     prices = Prices(sizes_of(costs), sizes_of(costs), stands_in=True)
     monkeypatch.setattr(rules, "price_rungs", lambda *_: prices._replace(grpo=prices.loss))
     found = prompts_needed(known, asked("grpo"), lambda count: bound_by(factor(count)))

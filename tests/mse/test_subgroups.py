@@ -1,11 +1,11 @@
 """Sub-groups: no bias, by enumeration of every pool that can be drawn."""
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
+from designs import with_bonus
 from enumerated import Enumerated
 from mse.test_one_pool import PROBABILITY_C, enumerate_pools, expected, make_scores
 from mse_lab.estimators import ESTIMATORS, Estimator, find_estimator
@@ -102,16 +102,6 @@ def test_subgroups_at_random_are_whole_and_as_many():
     assert subgroups(12, 6).shape == (924, 6)
 
 
-def test_the_order_of_completions_is_irrelevant():
-    rng = np.random.default_rng(0)
-    rewards_N, score_ND = rng.choice(BONUS, 8), rng.normal(size=(8, 3))
-    found = []
-    for order in (np.arange(8), rng.permutation(8)):
-        sample = make_sample(rewards_N[order], score_ND[order], np.arange(8))
-        found.append(figures(ESTIMATORS_OF["TRL's"], 5)(sample))
-    np.testing.assert_allclose(*found, rtol=1e-9)
-
-
 def test_a_constant_added_to_the_rewards_changes_nothing():
     """Of one block: what is taken off of each reward biases nothing, it spares noise."""
     rng = np.random.default_rng(0)
@@ -153,7 +143,7 @@ def test_blocks_that_are_large_enough_speak(first, size):
 def test_products_between_prompts_by_hand():
     """Of three prompts, one with blocks of 8 and 4, of which 8 tell of groups of 5."""
     rng, estimator = np.random.default_rng(0), ESTIMATORS_OF["TRL's"]
-    design = bonus(make_design(rng, 3))
+    design = with_bonus(make_design(rng, 3))
     first, second = design.sample(rng, 8), design.sample(rng, 4)
     samples = Samples.of([first[0], first[1], (first[2], second[2])])
     means = [
@@ -171,16 +161,10 @@ def test_products_between_prompts_by_hand():
         np.testing.assert_allclose(kind, by_hand)
 
 
-def bonus(design):
-    """Add 0.1 to the reward of every second kind."""
-    kinds = np.arange(design.reward_PC.shape[1])
-    return replace(design, reward_PC=design.reward_PC + 0.1 * (kinds % 2))
-
-
 @pytest.mark.parametrize("size", [np.inf, 300], ids=["from more", "a set"])
 def test_costs_of_graded_rewards_near_the_exact_ones(size):
     """Of 1,000 prompts with 12 completions each, or a set of 300 with 24: within 6%."""
-    rng, design = np.random.default_rng(0), bonus(population(np.random.default_rng(1)))
+    rng, design = np.random.default_rng(0), with_bonus(population(np.random.default_rng(1)))
     if size == np.inf:
         drawn, whole = design.some(rng, 1000).sample(rng, 12), design
     else:
@@ -198,7 +182,7 @@ def test_costs_of_graded_rewards_near_the_exact_ones(size):
 
 def test_a_set_counts_each_prompt_with_itself():
     """Of 6 prompts with 60 blocks each: within 10%, where other pairs are off by 23%."""
-    design = choose(bonus(population(np.random.default_rng(1))), np.arange(6))
+    design = choose(with_bonus(population(np.random.default_rng(1))), np.arange(6))
     blocks = [design.sample(np.random.default_rng(at), 12) for at in range(60)]
     samples = Samples.of(zip(*blocks, strict=True))
     [exact] = Truth(design).aim(TRL, 8).signal
@@ -212,7 +196,7 @@ def test_a_set_counts_each_prompt_with_itself():
 def test_what_is_not_known():
     """Lengths, rewards that must be 0 or 1, and a prompt without a block that is enough."""
     rng = np.random.default_rng(0)
-    design = bonus(make_design(rng, 3))
+    design = with_bonus(make_design(rng, 3))
     table = table_of(Samples.of(design.sample(rng, 8)))
     assert [*find_aims(table, TRL, [2, 7, 8, 16])] == [2, 7]
     for entry in (TRL | {"length": "sequence"}, "maxrl", "opo"):
