@@ -1,6 +1,5 @@
 """The study of trainings: TRL's steps are Algorithm 1's, runs resume, the law is judged."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -199,15 +198,16 @@ def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
 
 
 def test_the_exact_chance_of_an_answer_is_that_of_its_tokens(settings_of):
-    """At temperature 1, a prompt at a time."""
-    policy = replace(Task(settings_of()).policy, temperature=1.0)
+    """As the probe draws them, at its temperature; there a prompt at a time."""
+    policy = Task(settings_of()).policy
+    assert policy.temperature != 1
     prompts, ends = [[1, 2, 3], [1, 3, 2], [1, 2, 2, 3]], [[2, 1], [3], [1, 1, 0]]
     log_probs = [
         plain_scores(policy, as_completions([end]), prompt)[1]
         for prompt, end in zip(prompts, ends, strict=True)
     ]
     with torch.no_grad():
-        found = mean_chance(policy.model, prompts, ends)
+        found = mean_chance(policy.model, prompts, ends, policy.temperature)
     assert found == pytest.approx(np.exp(log_probs).mean(), rel=1e-6)
 
 

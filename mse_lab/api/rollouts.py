@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mse_lab.errors import InputError, is_count, is_share, one_line, shown
+from mse_lab.errors import LARGEST_SIZE, InputError, is_count, is_share, one_line, shown
 from mse_lab.logs.forms import check_columns
 from mse_lab.logs.read_logs import read_log
 from mse_lab.logs.reward_groups import make_groups
@@ -25,8 +25,6 @@ from mse_lab.logs.verdicts import verdicts_as_dicts
 
 if TYPE_CHECKING:
     from mse_lab.report.drawing import Figure
-
-LARGEST_ASKED = 1e9  # Completions of a group.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,8 +101,9 @@ def rollouts(
     """
     if not is_share(level) or level == 1:
         raise InputError(f"level = {shown(level)}: give a share such as 0.95")
-    if not (group_size is None or (is_count(group_size) and group_size < LARGEST_ASKED)):
-        raise InputError(f"group_size = {shown(group_size)}: give a whole number from 1")
+    if not (group_size is None or (is_count(group_size) and group_size <= LARGEST_SIZE)):
+        given = shown(group_size)
+        raise InputError(f"group_size = {given}: give a whole number to {LARGEST_SIZE}")
     named = None if columns is None else check_columns(columns)
     given = source if isinstance(source, pd.DataFrame) else _paths(source)
     log = read_log(given, named, partial_ok=partial)

@@ -102,6 +102,8 @@ def plain_value(value: Any) -> Any:
 
 def _choose(row: Row, name: str) -> str:
     names = shorten(", ".join(column_names(row.values)), 500) or "nothing"
+    if row.where.startswith("prompts["):  # In memory, where there is no such key.
+        return f"call one of {names} {name}"
     return f"set prompts.fields.{name} to one of {names}"
 
 
@@ -149,7 +151,7 @@ def _make_record(row: Row, fields: Fields, name: str, answered: bool) -> Record:
         record["answer"] = _required(row, "answer", fields)
     if (category := plain_value(column_value(row.values, fields.category))) is not None:
         record["category"] = category
-    elif fields.category in row.values:
+    elif fields.category in {*row.values, *column_names(row.values)}:
         record["category"] = None
     elif fields.category != "category":
         remedy = _choose(row, "category")

@@ -98,8 +98,8 @@ UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 def falling(ratio: Estimate, power: float) -> Estimate:
     """Raise an estimate to a negative power; infinite where it is not positive."""
-    ends = (ratio.value, ratio.high, ratio.low)
-    return Estimate(*(end**power if end > 0 else math.inf for end in ends))
+    ends, tiny = (ratio.value, ratio.high, ratio.low), np.finfo(float).tiny
+    return Estimate(*(end**power if end > tiny else math.inf for end in ends))
 
 
 def half_width(error: float, level: float, degrees: float = math.inf) -> float:

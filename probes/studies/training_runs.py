@@ -34,7 +34,10 @@ from probes.studies.training_design import Run, Settings, Trained
 
 
 def mean_chance(
-    model: Any, prompts: Sequence[list[int]], ends: Sequence[list[int]]
+    model: Any,
+    prompts: Sequence[list[int]],
+    ends: Sequence[list[int]],
+    temperature: float = 1.0,
 ) -> float:
     """Give the mean chance of each prompt's end, what prompts begin with read once."""
     least = min(map(len, prompts))
@@ -45,7 +48,7 @@ def mean_chance(
     rows = [(*one[shared:], *end) for one, end in zip(prompts, ends, strict=True)]
     longest = max(map(len, rows))
     tokens = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
-    logits = model(tokens, past_key_values=begun).logits.double()
+    logits = model(tokens, past_key_values=begun).logits.double() / temperature
     found = logits[:, :-1].log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
     chances = [
         found[at, len(row) - len(end) - 1 : len(row) - 1].sum().exp()
@@ -109,7 +112,7 @@ class Task:
         encode = self.policy.tokenizer.encode
         answers = [f" {prompt.record['answer']}{self.settings.end}" for prompt in prompts]
         ends = [encode(answer, add_special_tokens=False) for answer in answers]
-        return mean_chance(self.policy.model, tokens, ends)
+        return mean_chance(self.policy.model, tokens, ends, self.policy.temperature)
 
     def _mean_reward(
         self, prompts: Sequence[Prompt], tokens: Sequence[list[int]], seed: int

@@ -76,6 +76,9 @@ def test_columns_inside_others_go_by_dotted_names(tmp_path):
     assert prompt.record["answer"] == 2
     assert prompt.record["reward_model"] == NESTED["reward_model"]
     turns = write_lines(tmp_path / "t.jsonl", [{**NESTED, "turns": [{"says": "1 + 2"}]}])
+    unknown = NESTED | {"extra_info": {"index": 3, "of": {"level": None}}}
+    [of_none] = load(source=write_lines(tmp_path / "n.jsonl", [unknown]), fields=fields)
+    assert of_none.category == ""
     inside = fields | {"problem": "turns.0.says"}
     assert load(source=turns, fields=inside, template="none")[0].text == "1 + 2"
     source = write_lines(tmp_path / "p.jsonl", [{**NESTED, "q.text": "plain"}])
@@ -229,6 +232,8 @@ def test_what_a_frame_calls_missing_is(missing):
     rows = pd.DataFrame({"problem": ["1 + 1"] * 2, "answer": ["2", missing]})
     with pytest.raises(InputError, match=r"prompts\[1\]: answer is missing or empty; fill"):
         take_prompts(rows.to_dict("records"), config, answered=True)
+    with pytest.raises(InputError, match="in, or call one of question, answer problem"):
+        take_prompts([{"question": "1 + 1", "answer": 2}], config, answered=True)
     rows = [{"problem": "1 + 1", "answer": 2, "category": missing}]
     [found] = take_prompts(rows, config, answered=True)
     assert found.category == (missing if isinstance(missing, str) else "")

@@ -5,6 +5,7 @@ false-alarm probability of 1e-3 if the coverage is exactly 0.95. `benchmarks/cov
 measures all designs with more runs; here stands what must not break.
 """
 
+import math
 from dataclasses import replace
 from functools import cache
 
@@ -17,7 +18,14 @@ from mse.test_prompt_table import make_table
 from mse_lab import analyse
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import Curves, disagreement, measure_curves, paired_ratio
-from mse_lab.mse.intervals import Bootstrap, Statistic, percentiles, spread_of_means
+from mse_lab.mse.intervals import (
+    Bootstrap,
+    Estimate,
+    Statistic,
+    falling,
+    percentiles,
+    spread_of_means,
+)
 from mse_lab.mse.prompt_table import PromptSamples
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
@@ -251,3 +259,9 @@ def test_the_analysis_takes_it_by_name():
         varies = ~np.isnan(ends[0]) & (closed["estimator"] != "oracle").to_numpy()
         assert varies.any()
         assert (ends[0][varies] != ends[1][varies]).all()
+
+
+def test_a_power_of_what_is_hardly_positive_is_infinite():
+    """The reciprocal of a subnormal number is none."""
+    ends = falling(Estimate(1.0, 5e-324, 4.0), -1.0)
+    assert ends == (1.0, 0.25, math.inf)
