@@ -102,8 +102,8 @@ def rollouts(
     if not is_share(level) or level == 1:
         raise InputError(f"level = {shown(level)}: give a share such as 0.95")
     if not (group_size is None or (is_count(group_size) and group_size <= LARGEST_SIZE)):
-        given = shown(group_size)
-        raise InputError(f"group_size = {given}: give a whole number to {LARGEST_SIZE}")
+        to = f"give a whole number from 1 to {LARGEST_SIZE}"
+        raise InputError(f"group_size = {shown(group_size)}: {to}")
     named = None if columns is None else check_columns(columns)
     given = source if isinstance(source, pd.DataFrame) else _paths(source)
     log = read_log(given, named, partial_ok=partial)
