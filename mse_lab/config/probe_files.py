@@ -147,6 +147,10 @@ def probe_name(path: Path, root: Path) -> str:
     return name
 
 
+# Settings of engines that change the law of completions, but for some of their values.
+LAW = ("top_p", "top_k", "min_p", "repetition_penalty")
+
+
 def _keys_below(kind: Any, *path: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Yield the path and the keys of every section in a type annotation."""
     for part in get_args(kind):
@@ -169,6 +173,8 @@ def _one_line(error: ValidationError, kind: type[BaseModel], source: str) -> Inp
     if first["type"] == "extra_forbidden":
         key = ".".join(map(str, [*path, shorten(str(last))]))
         hint = nearest(str(last), keys[tuple(map(str, path))])
+        if path == ["sampling"] and last in LAW:
+            hint = "completions of another law than the policy's are not measured"
         return InputError(f"{source}: unknown key {key}; {hint}")
     if last in names or isinstance(last, int):
         path.append(last)

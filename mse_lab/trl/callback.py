@@ -23,6 +23,7 @@ from mse_lab.answers.advice_evidence import Evidence, ask
 from mse_lab.answers.ladder import Ladder
 from mse_lab.api.measure import evidence_of
 from mse_lab.config.given_settings import class_of
+from mse_lab.config.probe_files import LAW
 from mse_lab.config.schema import EstimatorEntry, Training
 from mse_lab.config.trainers import TRAINERS
 from mse_lab.config.training import Setting, find_setting
@@ -37,9 +38,6 @@ from mse_lab.results.analysis import interval_columns
 from mse_lab.run.advise import LARGEST_BLOCK, sample_probe
 from mse_lab.run.context import borrow_subject
 from mse_lab.scores.module_hooks import replaced_forward
-
-# Settings that change the law of completions, but for values that their rows call fine.
-LAW = ("top_p", "top_k", "min_p", "repetition_penalty")
 
 # The share of a process group's time limit for which the others wait for a measurement.
 WAITED_SHARE = 0.5

@@ -103,6 +103,7 @@ BAD_PROBES = [
     ({"model": {}}, "model.path is missing; add it"),
     ({"model": {"pth": "x"}}, "unknown key model.pth; did you mean path?"),
     ({"pol": {}}, "unknown key pol; did you mean pool?"),
+    ({"sampling": {"top_k": 50}}, "sampling.top_k; completions of another law than the p"),
     ({"group_sizes": [4, 0]}, "group_sizes.1 = 0: should be greater"),
     ({"group_sizes": [4, 6]}, "group_sizes = [4, 6]: 4 does not divide the largest, 6; us"),
     ({"pool": {"replicate": 100}}, "pool.replicate = 100: must be a multiple of the large"),
