@@ -380,7 +380,7 @@ def gains_at_one_rate() -> Iterable[Row]:
                 continue
             best = of[arm].groupby("step_size").gain.mean().idxmax()
             both = of["constant", 1].merge(of[arm], on=["step_size", "seed"])
-            for rate, pairs in both[both.step_size <= best].groupby("step_size"):
+            for _, pairs in both[both.step_size <= best].groupby("step_size"):
                 found.append(stats.ttest_rel(pairs.gain_x, pairs.gain_y))
         t_values, p_values = np.transpose(found)
         yield {"than": other, "on": words, "rates up to its best": str(len(found))} | {
