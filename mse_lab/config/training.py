@@ -274,8 +274,7 @@ def _difference(row: SettingRow, value: Any, probe: Probe | None) -> str | None:
     section, _, key = row.probe.partition(".")
     of_probe = getattr(getattr(probe, section), key)
     said = f"'s {key} is {of_probe}"
-    unknown = value is None and row.fine is None
-    alike = unknown or (value or None) == (of_probe or None)
+    alike = (value or None) == (of_probe or None)
     if key == "adapter":
         alike, said = row.allows(value) or of_probe is not None, " has no adapter"
     return None if alike else f" (the probe{said})"
@@ -288,7 +287,8 @@ def _uncounted(setting: Setting) -> Iterator[str]:
         value, is_set = setting.value(name), name in setting.values
         acts = row.with_ is None or setting.value(row.with_)
         compared = probe is not None and row.probe is not None
-        if not acts or (compared and not (setting.complete or is_set)):
+        unknown = value is None and row.fine is None and not is_set
+        if not acts or (compared and (unknown or not (setting.complete or is_set))):
             continue
         if (differs := _difference(row, value, probe)) is not None:
             yield f"{name} = {value}{'' if is_set else ' (default)'}{differs}"

@@ -411,6 +411,9 @@ def test_sampling_and_adapter_are_compared_with_the_probes():
         "chat_template_kwargs = None (default) (the probe's chat_template_kwargs is "
         f"{kwargs})",
     )
+    no_limit = Training(trainer="trl", num_generations=8, max_completion_length=None)
+    [said] = find_setting(no_limit, parse_probe(alike, "p")).uncounted
+    assert said.startswith("max_completion_length = None (the probe's max_new_tokens is ")
     by_hand = Training(trainer="trl", num_generations=8)
     assert find_setting(by_hand, parse_probe(alike, "p")).uncounted == ()
 
