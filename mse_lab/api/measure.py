@@ -163,7 +163,13 @@ class Result(Analysis):
         Raises:
             InputError: As for `advice`.
         """
-        return Advice(**vars(make_advice(self.evidence(completions_per_step or 0))))
+        count, size = completions_per_step, self.setting.group_size
+        if not (count is None or (is_count(count) and count % size == 0)):
+            raise InputError(
+                f"completions_per_step = {shown(count)}: give a multiple of the group size "
+                f"{size}, or None"
+            )
+        return Advice(**vars(make_advice(self.evidence(count or 0))))
 
     def plot(self, kind: Literal["figure4", "advice", "phase"] = "figure4") -> "Figure":
         """Draw a figure of matplotlib: a notebook shows it, `savefig` writes it.
@@ -288,7 +294,13 @@ def advise(
         if not (count is None or is_count(count)):
             raise InputError(f"{key} = {shown(count)}: give a whole number, or None")
     settings = _read_keys("advise", keys, (*KEYS, *OF_ALL, *OF_ADVICE))
-    setting, folder = read_training(settings.get("training")), _read_folder(name, out)
+    training = settings.get("training") or {}
+    if completions_per_step is not None:
+        training = {"completions_per_step": completions_per_step, **training}
+    setting, folder = read_training(training), _read_folder(name, out)
+    if completions_per_step not in (None, setting.completions_per_step):
+        other = f"training says {setting.completions_per_step}; leave one out"
+        raise InputError(f"completions_per_step = {completions_per_step}: {other}")
     from mse_lab.run.advise import LARGEST_BLOCK, sample_probe
     from mse_lab.run.context import borrow_subject
 
@@ -296,7 +308,7 @@ def advise(
     kept = None if folder is None else folder / ADVICE
     with borrow_subject(*given, name, kept, block=LARGEST_BLOCK) as subject:
         level = subject.probe.interval.level
-        question = ask(setting, level, regret, completions_per_step or 0)
+        question = ask(setting, level, regret)
         ended = sample_probe(subject, question, budget=budget, shown=progress)
     return Advice(**vars(make_advice(evidence_of(ended, setting, question))))
 

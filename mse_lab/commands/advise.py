@@ -83,6 +83,11 @@ def execute(arguments: Namespace) -> int:
     run, probe = _find_results(name, arguments)
     if probe is not None and (anew or not _stands(run)):
         return in_processes(measure_until_answered, arguments)
+    if anew or (probe is None and arguments.out != RESULTS):
+        raise InputError(
+            f"--fresh, --set, --out: {run} is a finished run, which answers as it is; give "
+            "its probe, or leave them out"
+        )
     from mse_lab.answers.advice import keep_advice_of_run
     from mse_lab.report.advice_report import say_advice
 

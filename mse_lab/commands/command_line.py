@@ -136,8 +136,26 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
+class _Once(argparse._StoreAction):
+    """An option of which the last one would count, silently, were it given twice."""
+
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option: str | None = None
+    ) -> None:
+        given = namespace.__dict__.setdefault("given", set())
+        if option is not None and self.dest in given:
+            parser.error(f"{option} is given twice; give it once, with all that it takes")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser that refuses words in one line, without the usage."""
+    """A parser that refuses words in one line, without the usage; an option comes once."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        for action in (None, "store"):
+            self.register("action", action, _Once)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the words."""

@@ -54,6 +54,9 @@ def normal(value: Any) -> Any:
     return value
 
 
+# Truth values as TRL's scripts take them, beside true and false.
+SWITCHES = {"yes": True, "y": True, "t": True, "no": False, "n": False, "f": False}
+
 # Two names that are alike: a misspelt one, where it is none of the trainer's own.
 MOST_LETTERS, LEAST_ALIKE = 4, 0.75
 
@@ -63,8 +66,6 @@ def is_misspelt(name: str, known: str) -> bool:
 
     >>> [is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "stop")]
     [True, False, False]
-    >>> is_misspelt("num_eval_epochs", "num_train_epochs")
-    False
     """
     name = name.replace("-", "_").lower()
     if "_" in name.rpartition(".")[2] and known.startswith(name):
@@ -79,6 +80,9 @@ def is_misspelt(name: str, known: str) -> bool:
 
 def _nested(value: Any, row: SettingRow | None) -> Any:
     """Read a value; of a row that takes several a list, and a mapping, as texts, too."""
+    is_switch = row and (isinstance(row.default, bool) or row.fine == (0,))
+    if is_switch and isinstance(value, str) and value.lower() in SWITCHES:
+        return SWITCHES[value.lower()]
     if isinstance(value, str) and value[:1] in ("[", "{"):  # TRL's `to_sanitized_dict`.
         with suppress(InputError):
             read = parse_yaml(value, "a text")
@@ -107,7 +111,8 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
         if name in settings:
             raise InputError(f"{where}: {name} is set twice; leave one out")
         settings[name] = _nested(value, trainer.settings.get(name))
-    for spelling in (name for name, _ in given if not trainer.owns(name)):
+    set_to = {name: value for name, value in given if value not in (None, {})}
+    for spelling in (name for name in set_to if not trainer.owns(name)):
         for known, name in trainer.spellings.items():
             if spelling.endswith(f".{known}"):
                 if name not in settings:  # Else it may be another program's.

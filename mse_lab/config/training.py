@@ -121,7 +121,8 @@ class Setting:
         named = {"name": entry} if isinstance(entry, str) else entry
         lengths = (kinds[self.value(name)] for name, kinds in self.table.length.items())
         if (length := next(lengths, None)) == "micro-batch":
-            kinds = {1: "sequence", self.counts.step: "token-batch"}
+            step = self.completions_per_step or self.counts.step
+            kinds = {1: "sequence", step: "token-batch"}
             if (length := kinds.get(self.whole(self.table.batch.unit[0]))) is None:
                 return None
         return entry if length is None else {"length": length, **named}

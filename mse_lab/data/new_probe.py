@@ -84,11 +84,6 @@ def _find_fields(row: Row, wanted: Wanted, *, answered: bool) -> Fields:
                 f"{row.where}: no column is called {' or '.join(names)}, but {known}; name "
                 f"the {field}'s by --{field}"
             )
-        if present[:2] == ["instruction", "input"] and values["input"]:  # Alpaca's.
-            raise InputError(
-                f"{row.where}: instruction and input hold a problem; join them, or "
-                "name one by --problem"
-            )
         if present:
             columns[field] = present[0]
     answer = column_value(values, columns.get("answer", ""))
@@ -140,6 +135,12 @@ def _read_prompts(
     chat = is_chat(column_value(first.values, fields.problem))
     config = Prompts(source=name, fields=fields, template="none", chat=chat)
     prompts = load_prompts(config, root, answered=answered)
+    if fields.problem == "instruction" != wanted.problem:  # Alpaca's may have an input.
+        for one in [one for one in prompts if one.record.get("input")][:1]:
+            raise InputError(
+                f"{name}, prompt {shorten(one.id)}: instruction and input hold a problem; "
+                "join them, or name one by --problem"
+            )
     if wanted.reward is None:
         return fields, prompts, _choose_reward(prompts, fields.answer)
     try_reward(load_reward(wanted.reward), prompts)
@@ -205,7 +206,7 @@ def _write(probe: Probe, out: Path) -> str:
 
     prompts, template = probe.prompts, probe.prompts.template
     return Template(read_text(TEXT)).substitute(
-        file=out,
+        file=shlex.quote(str(out)),
         reward=line(reward=probe.reward),
         source=line(source=path(prompts.source)),
         fields=line(fields=prompts.fields.model_dump()),

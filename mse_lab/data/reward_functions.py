@@ -17,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any
 
 from mse_lab.arrays import LARGEST, Ints
@@ -34,6 +34,9 @@ FORMS = (
 LARGEST_CALL = 64
 
 ALONE = 8  # Completions that are asked for alone.
+
+# How far a reward may move with the others of its call, over what a second call changes.
+NOISES = 3
 
 # Rewards texts of a prompt; the third argument are token ids.
 Ids = Sequence[Sequence[int] | Ints] | None
@@ -165,6 +168,10 @@ def _as_number(value: Any) -> float:
     return float(value.item() if hasattr(value, "item") else value)
 
 
+def _far(one: float, other: float) -> float:
+    return abs(one - other)
+
+
 class UserReward:
     """A user's function of any form; a line for each error and unusable value.
 
@@ -218,27 +225,27 @@ class UserReward:
     ) -> None:
         """Refuse a reward that ranks a call's completions; noise is no such reward.
 
-        Noise gives other numbers when the same call comes again.
+        Noise gives numbers as far apart when the same call comes again.
         """
         all_ids = None if ids is None else ids[: len(texts)]
         tokens = texts if all_ids is None else [tuple(map(int, one)) for one in all_ids]
-        drawn = [*zip(texts, tokens, strict=True)]
+        drawn, noise = [*zip(texts, tokens, strict=True)], -1.0
         for one, _ in Counter(drawn).most_common(ALONE):
             at = drawn.index(one)
             its_ids = None if ids is None else ids[at : at + 1]
             (alone,) = self._numbers([texts[at]], prompt, its_ids)
-            others = (
-                reward
-                for each, reward in zip(drawn, together, strict=True)
-                if each == one
-                and not math.isclose(alone, reward, rel_tol=1e-6, abs_tol=1e-9)
+            pairs = zip(drawn, together, strict=True)
+            other = max(
+                (got for each, got in pairs if each == one), key=partial(_far, alone)
             )
-            if (other := next(others, None)) is None:
+            if math.isclose(alone, other, rel_tol=1e-6, abs_tol=1e-9):
                 continue
-            if self._numbers(texts, prompt, all_ids) == together:
+            if noise < 0:
+                again = self._numbers(texts, prompt, all_ids)
+                noise = max(map(_far, again, together))
+            if _far(alone, other) > NOISES * noise:
                 raise InputError(
                     f"{self._what}: its value depends on the other completions of a call "
                     f"({alone:g} alone, {other:g} with others), and is not measured: give "
                     "a reward of each completion"
                 )
-            return

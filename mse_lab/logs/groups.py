@@ -167,8 +167,10 @@ def _refuse_repeats(groups: _Groups) -> None:
     if "content" in groups.table:
         again_N = groups.table.drop(columns=["file", "row"]).duplicated()
         larger_K = groups.size_K > np.argmax(np.bincount(groups.size_K))
+        again_K = np.bincount(groups.group_N, again_N)
+        larger_K |= (2 * again_K == groups.size_K).all()
         groups.refuse(
-            larger_K & (np.bincount(groups.group_N, again_N) > 0),
+            larger_K & (again_K > 0),
             "some of them the same: of a file that was appended to",
             "leave out what repeats another, or --columns group="
             f"{groups.log.form.columns['group']} if they are one",

@@ -62,10 +62,10 @@ def _choose(values: dict[str, Floats], has: dict[str, Flags], given: str | None)
     if given is not None:
         if given in has:
             return given
-        remedy = nearest(given, [*has]) if has else "these logs have no parts"
+        remedy = nearest(str(given), [*has]) if has else "these logs have no parts"
         if given in values:
             remedy = "no group of several has it in each of its completions"
-        raise InputError(f"outcome = {one_line(given)}: {remedy}")
+        raise InputError(f"outcome = {one_line(str(given))}: {remedy}")
     most = max(flags_K.sum() for flags_K in has.values())
     common = [name for name, flags_K in has.items() if flags_K.sum() == most]
     counts = {name: pd.Series(values[name]).nunique() for name in common}

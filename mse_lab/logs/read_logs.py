@@ -42,6 +42,7 @@ from mse_lab.records.records import (
     find_column,
     is_reward,
     read_records,
+    refuse_lengths,
 )
 from mse_lab.records.rows import (
     FRAME,
@@ -96,12 +97,13 @@ class _Reader:
         added = form.added([*rows.columns])
         for name in added:
             values = listed(rows.columns[name])
-            odd = {*map(type, values)} - {type(None), bool, int, float}
+            kinds = {*map(type, values)} - {type(None)}
+            odd = kinds - {bool, int, float}
             self.words |= {name} if odd else set()
             for at in [at for at, one in enumerate(values) if type(one) in odd][:1]:
-                if name == form.outcome:
-                    line = f"{rows.place(at)}: {name} = {shown(values[at])}"
-                    raise InputError(f"{line}: no number; give one in every row")
+                if kinds - odd:  # Else it is no part of the reward.
+                    line = f"{rows.place(at)}: {name} = {shown(values[at])}, others numbers"
+                    raise InputError(f"{line}: give a number in every row, or a text")
         parts = {PART + name: name for name in added if name not in self.words}
         records = read_records(rows, dict(form.columns) | parts)
         if form.blocks and "completion" in records:  # In a CSV an empty text is no cell.
@@ -267,7 +269,7 @@ def _numbers_of(
     for name, values in columns.items():
         if name in ("advantage", "truncated") or is_reward(name):
             yield name, _floats(values.cast(pa.float64()))
-    lengths = columns.get("length", _drawn_tokens(columns))
+    lengths = columns.get("length", _drawn_tokens(rows, columns))
     if lengths is not None:
         yield "length", _floats(lengths)
     if {"log_probs", "engine_log_probs"} <= columns.keys():
@@ -289,11 +291,13 @@ def _characters(given: ColumnValues, texts: pa.Array) -> Floats:
     return lengths
 
 
-def _drawn_tokens(columns: Mapping[str, pa.Array]) -> pa.Array | None:
+def _drawn_tokens(rows: Rows, columns: Mapping[str, pa.Array]) -> pa.Array | None:
     """Count the tokens that the policy drew."""
     tokens, mask = columns.get("token_ids"), columns.get("mask")
     if mask is None:
         return None if tokens is None else pc.list_value_length(tokens)
+    if tokens is not None:
+        refuse_lengths(rows, {"token_ids": tokens, "mask": mask})
     row_T, drawn_T = pc.list_parent_indices(mask).to_numpy(), _floats(mask.flatten())
     counts = np.bincount(row_T, drawn_T, len(mask))
     return pa.array(counts, mask=np.asarray(mask.is_null()))
@@ -303,13 +307,7 @@ def _compare(rows: Rows, records: Mapping[str, pa.Array]) -> dict[str, Floats]:
     """Compare both log-probabilities of the tokens that the policy drew."""
     names = ("log_probs", "engine_log_probs", "mask")
     lists = {name: records[name] for name in names if name in records}
-    length_N, *others = map(pc.list_value_length, lists.values())
-    for name, other_N in zip(names[1:], others, strict=False):
-        if (at := pc.index(pc.not_equal(length_N, other_N), True).as_py()) >= 0:
-            raise InputError(
-                f"{rows.place(at)}: {length_N[at]} log_probs, {other_N[at]} of {name}; "
-                "give one of each for a token"
-            )
+    refuse_lengths(rows, lists)
     known = reduce(pc.and_, (one.is_valid() for one in lists.values()))
     at_T = pc.list_parent_indices(lists["log_probs"].filter(known)).to_numpy()
     model_T, engine_T, *masks = (

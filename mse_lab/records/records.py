@@ -252,3 +252,15 @@ def _by_function(rows: Rows, given: ColumnValues, column: str) -> dict[str, Colu
             raise _fault(rows.place(index), column, one, remedy)
     names = dict.fromkeys(str(name) for one in values for name in one or ())
     return {f"{PART}{name}": [(one or {}).get(name) for one in values] for name in names}
+
+
+def refuse_lengths(rows: Rows, lists: Mapping[str, pa.Array]) -> None:
+    """Refuse lists that have not one entry each for a token."""
+    first, *names = lists
+    length_N, *others = map(pc.list_value_length, lists.values())
+    for name, other_N in zip(names, others, strict=True):
+        if (at := pc.index(pc.not_equal(length_N, other_N), True).as_py()) >= 0:
+            raise InputError(
+                f"{rows.place(at)}: {length_N[at]} {first}, {other_N[at]} of {name}; "
+                "give one of each for a token"
+            )

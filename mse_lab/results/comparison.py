@@ -103,6 +103,7 @@ def _compare_at(
     bases = [one for one in map(find_estimator, BASES) if size >= one.smallest_group]
     known = [*{one.name: one for one in (*bases, *(one for one, _ in tried))}.values()]
     points = measure_curves(run.curves, known, measure_errors(run.pools, known, [size]))
+    known_at = completions and completions % size == 0  # Of whole groups.
     others = [points.get(Key(base, size), NO_POINT).measured for base in BASES]
 
     def row(entry: EstimatorEntry, one: Estimator, why: str) -> Compared:
@@ -119,7 +120,7 @@ def _compare_at(
             disagreement(measured, law) > DISAGREES if measured and law else None,
             over_grpo,
             over_oracle,
-            _progress(run, entry, one, size, completions) if completions else None,
+            _progress(run, entry, one, size, completions) if known_at else None,
             "" if measured else why,
         )
 
@@ -143,7 +144,7 @@ def compare(
     Raises:
         InputError: An estimator does not exist or apply, or the pools do not tell.
     """
-    sizes = sizes or run.group_sizes
+    sizes = list(dict.fromkeys(sizes or run.group_sizes))
     _check(run, sizes)
     found = find_estimators(entries, sizes, run.pools.prompts)
     return [

@@ -79,6 +79,15 @@ def test_more_is_spent_where_less_may_be_lost(parts):
             {"reward": lambda text, row: 1.0},
             "in 144 completions of mean reward 1 rewards differ within 0 of 6",
         ),
+        ({"completions_per_step": 100}, "no whole groups of num_generations = 8"),
+        (
+            {"completions_per_step": 64, "training": {"per_device_train_batch_size": 8}},
+            "completions_per_step = 64, but a step has 8",
+        ),
+        (
+            {"completions_per_step": 64, "training": {"completions_per_step": 32}},
+            "completions_per_step = 64: training says 32; leave one out",
+        ),
         ({"interval": {"level": 2}}, "interval.level"),
         ({"interval": 0.9}, r"interval = 0\.9: .* valid dictionary"),
     ],

@@ -51,6 +51,9 @@ def test_everything_comes_from_the_arrays(arrays):
     assert {"oracle", "grpo", "vanilla"} == set(result.laws["estimator"])
     assert set(result.claims().columns) > CLAIMS
     advice = result.advise()
+    for count in ("64", 12, 0):
+        with pytest.raises(InputError, match="give a multiple of the group size 8, or None"):
+            result.advise(count)
     assert advice.low <= advice.best_group_size <= advice.high
     wider = mse_lab.analyse(arrays, group_sizes=SIZES, level=0.99).mse
     assert (wider["mse_low"] < result.mse["mse_low"]).all()

@@ -97,6 +97,11 @@ def test_progress_is_that_of_the_aim(folder, compared, entry):
         assert [*row["progress"].values()] == pytest.approx(truth, rel=1e-3)
 
 
+def test_a_step_of_no_whole_groups_has_no_progress(compared):
+    rows = compared("--estimators", "grpo", "--G", "4", "4", "--completions-per-step", "66")
+    assert [row["progress"] for row in rows.values()] == [None]
+
+
 def test_a_function_of_ones_own_is_priced_where_its_mean_is_the_gradient(compared):
     """GRPO-type's own formula costs what GRPO-type does; half of it is said to be half."""
     rows = compared("--estimators", "own_compared:loo", "own_compared:halved", "opo")

@@ -125,6 +125,10 @@ FORMS = [
        f"gradient_accumulation_steps: {steps}}}", 8, weights, steps * each, "")
       for each, steps, weights in ((8, 1, STD), (1, 64, STD | {"length": "sequence"}),
                                    (4, 16, None))),
+    ("trl", "--num_generations 8 --mask_truncated_completions no --use_peft f --use_vllm "
+     "n --auto_find_batch_size No --chat_template x", 8, STD, None, "chat_template = x"),
+    ("verl", f"{N}=4 algorithm.rollout_correction=null algorithm.filter_groups={{}} "
+     "reward_model.overlong_buffer=null", 4, None, None, ""),
     ("trl", "{num_generations: 8, accelerate_config: zero3, reward_funcs: [a], "
      "reward_model_name_or_path: b}", 8, STD, None,
      "reward_model_name_or_path = b; accelerate_config = zero3"),
@@ -423,5 +427,5 @@ def test_the_lists_of_names_are_those_of_the_installed_trl():
     script = runpy.run_path(str(Path(__file__).parents[2] / ".ci/trainer_names.py"))
     for key, name in (("trl", "grpo"), ("rloo", "rloo")):
         of_others = {"processes", "num_processes", "config", "quantization_config"}
-        of_others |= {"peft_config", "accelerate_config", "config_file"}
+        of_others |= {"peft_config", "accelerate_config", "config_file", "chat_template"}
         assert TRAINERS[key].own_names - of_others == script["names_of_trl"](name)

@@ -258,25 +258,21 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
         assert run_mse.main(["claims", name]) == 0
 
 
-@pytest.mark.parametrize(
-    ("row", "line"),
-    [
-        ({"question": "1 + 1", "answer": None}, "line 1: answer is missing or empty"),
-        (
-            {"instruction": "Add", "input": "1 + 1", "output": 2},
-            "instruction and input hold a problem",
-        ),
-    ],
-)
-def test_what_a_first_row_lacks_or_has_twice(row, line):
-    write_lines(Path("mine.jsonl"), [row, *SUMS])
-    with pytest.raises(InputError, match=line):
+def test_a_first_row_without_an_answer():
+    write_lines(Path("mine.jsonl"), [{"question": "1 + 1", "answer": None}, *SUMS])
+    with pytest.raises(InputError, match="line 1: answer is missing or empty"):
         said("mine.jsonl")
 
 
 def test_an_instruction_may_have_no_input():
-    write_lines(Path("mine.jsonl"), [{"instruction": "1 + 1", "input": "", "output": 2}])
+    rows = [{"instruction": "1 + 1", "input": "", "output": 2}]
+    write_lines(Path("mine.jsonl"), rows)
     assert written("mine.jsonl").prompts.fields.problem == "instruction"
+    rows.append({"instruction": "Add", "input": "1 + 1", "output": 2})
+    write_lines(Path("mine.jsonl"), rows)
+    with pytest.raises(InputError, match="-0001: instruction and input hold a problem;"):
+        said("mine.jsonl", "other.yaml")
+    assert written("mine.jsonl", "b.yaml", problem="instruction")
 
 
 def test_the_next_command_is_typed_as_it_stands():

@@ -223,6 +223,17 @@ def test_a_reward_that_ranks_a_call_is_refused(name, texts):
         graded(lambda completions: of_sizes([len(text) for text in completions]), *texts)
 
 
+def test_a_rank_with_some_noise_is_refused():
+    coin = random.Random(0)
+
+    def ranked(completions):
+        sizes = sorted(map(len, completions))
+        return [sizes.index(len(one)) + coin.gauss(0, 1e-6) for one in completions]
+
+    with pytest.raises(InputError, match="depends on the other completions of a call"):
+        graded(ranked, *["a", "bb", "ccc"] * 9)
+
+
 def test_a_coin_is_measured():
     coin = random.Random(0)
     found = graded(lambda completions: [float(coin.random() < 0.5) for _ in completions],

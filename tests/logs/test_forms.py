@@ -163,6 +163,11 @@ REFUSED = {
         lambda at: write_lines(at / "log.jsonl", twice("input=prompt", "output=text",
             "step", "score=reward", gts="")), "", "line 481: step 1 comes again after",
     ),
+    "verl, each line twice": (
+        lambda at: write_lines(at / "log.jsonl", [row for row in lines("input=prompt",
+            "output=text", "step", "score=reward", "uid=id", gts="") for _ in range(2)]),
+        "", "has 16 completions, some of them the same: of a file that was appended to",
+    ),
     "groups numbered anew": (lines("reward", group=lambda row: row["id"] % 5), "",
         "line 41: group '0' comes again after another"),
     "the user's groups numbered anew": (lines("reward", g=lambda row: row["id"] % 5),

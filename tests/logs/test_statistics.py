@@ -190,7 +190,12 @@ def test_tokens_of_tools_and_without_a_probability_do_not_count(tmp_path):
     [
         (both([-1.0, -1.0], [-1.0]), "line 1: 2 log_probs, 1 of engine_log_probs"),
         (both([-1.0], [5.0]), "line 1: 5 is no log-probability"),
-        (both([-1.0], [-1.0], mask=[1, 1]), "1 log_probs, 2 of mask"),
+        (both([-1.0], [-1.0], mask=[1, 1]), "1 token_ids, 2 of mask"),
+        (
+            {"prompt_id": 1, "reward": 1, "log_probs": [-1.0], "engine_log_probs": [-1.0]}
+            | {"mask": [1, 1]},
+            "1 log_probs, 2 of mask",
+        ),
         (completion(mask=[1, 3]), r"mask = 3: give a list of 0 and 1"),
         (completion(tokens=["a"]), "give a list of token ids"),
     ],
@@ -341,8 +346,10 @@ def test_which_part_is_the_outcome(tmp_path):
     assert found.told
     assert summarise(tmp_path, groups_of([0, 1])).parts is None
     verl[3]["acc"] = "yes"
-    with pytest.raises(InputError, match=r"line 4: acc = 'yes': no number; give one in ev"):
+    with pytest.raises(InputError, match=r"line 4: acc = 'yes', others numbers: give a nu"):
         summarise(tmp_path, verl)
+    worded = [line | {"acc": "yes"} for line in verl]
+    assert summarise(tmp_path, worded).parts.outcome == "overlong"
 
 
 def test_what_verdicts_say(tmp_path):

@@ -82,6 +82,11 @@ init model sums.jsonl --from model             | unrecognized arguments: --from
 advise small.yaml --budget 0                   | argument --budget:
 advise tiny/base smollm2/icl --fresh           | of several runs there is a line each
 advise tiny/base --budget 512                  | is measured, and nothing more is drawn
+advise demo --set interval.level=0.9           | is a finished run, which answers as it is
+advise demo --fresh                            | is a finished run, which answers as it is
+advise demo --out elsewhere                    | is a finished run, which answers as it is
+advise tiny/base --G 8 --G 4                   | --G is given twice; give it once, with all
+rollouts log.jsonl --fail-on silent --fail-on copies | --fail-on is given twice; give it
 advise tiny/base smollm2/none                  | no probe smollm2/none
 advise tiny/base probes/bonsai.yaml            | no probe probes/bonsai.yaml
 advise tiny/base gsm8k/qwen-instruct           | qwen-instruct: no finished run; measure
