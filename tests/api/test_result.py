@@ -52,7 +52,7 @@ def test_everything_comes_from_the_arrays(arrays):
     assert set(result.claims().columns) > CLAIMS
     advice = result.advise()
     for count in ("64", 12, 0):
-        with pytest.raises(InputError, match="give a multiple of the group size 8, or None"):
+        with pytest.raises(InputError, match="a multiple of the group size 8, or None"):
             result.advise(count)
     assert advice.low <= advice.best_group_size <= advice.high
     wider = mse_lab.analyse(arrays, group_sizes=SIZES, level=0.99).mse
