@@ -190,6 +190,9 @@ def measure_checkpoints(arguments: Namespace, processes: Processes) -> int:
 
     if len(arguments.names) > 1:
         raise InputError("--checkpoints: of which probe? give one probe")
+    for text in arguments.set:
+        if text.startswith(("model.path", "model.revision")):
+            raise InputError(f"--checkpoints name the model; leave out --set {text}")
     [(name, probe)] = load_probes(arguments.names, arguments.set)
     advices: dict[str, Advice | str] = {}
     for step, path in find_checkpoints(arguments.checkpoints).items():

@@ -85,6 +85,12 @@ def _part(run: str, rows: Sequence[Compared]) -> Part:
     notes = [f"{one.estimator} at G = {one.group_size}: {one.why}" for one in lacking]
     laws = [one.agrees for one in rows if one.agrees is not None]
     notes += [f"Replicates and law agree in {sum(laws)} of {len(laws)}."] if laws else []
+    notes += [
+        f"They differ for {one.estimator} at G = {one.group_size}"
+        + (": is it declared as it is?" if ":" in one.estimator else ".")
+        for one in rows
+        if one.agrees is False
+    ]
     return Part(
         f"{run}: the squared error over that of others on the same groups",
         notes,

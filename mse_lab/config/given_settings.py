@@ -64,15 +64,15 @@ MOST_LETTERS, LEAST_ALIKE = 4, 0.75
 def is_misspelt(name: str, known: str) -> bool:
     """Whether a name hardly differs from a known one, or is its first words.
 
-    >>> [is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "stop")]
-    [True, False, False]
+    >>> [is_misspelt(name, "top_p") for name in ("topp", "top_p_end", "top_max_p", "stop")]
+    [True, False, False, False]
     """
     name = name.replace("-", "_").lower()
     if "_" in name.rpartition(".")[2] and known.startswith(name):
         return True
     match = difflib.SequenceMatcher(None, name, known, autojunk=False)
     apart = (len(name) + len(known)) * (1 - match.ratio())
-    if round(apart) > MOST_LETTERS or name.startswith(f"{known}_"):
+    if round(apart) > MOST_LETTERS or {*known.split("_")} < {*name.split("_")}:
         return False
     match.set_seqs(*(one.rpartition(".")[2] for one in (name, known)))
     return match.ratio() >= LEAST_ALIKE

@@ -91,8 +91,8 @@ class Setting:
 
     def mend(self, fault: str) -> InputError:
         """Say in one line what is wrong with the batch."""
-        processes = ", or give --processes" * ("processes" in self.table.settings)
-        return self.refuse(f"{fault}; change one{processes}")
+        untold = {"processes"} & self.table.settings.keys() - self.values.keys()
+        return self.refuse(f"{fault}; change one{', or give --processes' * len(untold)}")
 
     @property
     def group_size(self) -> int:

@@ -23,6 +23,9 @@ def loo(groups):
 def halved(groups):
     return loo(groups) / 2
 
+def by_norm(groups):
+    return groups.rewards_PRG * groups.norms2_PRG
+
 def summed(groups):
     return groups.rewards_PRG.sum(-1)
 """
@@ -115,6 +118,12 @@ def test_a_function_of_ones_own_is_priced_where_its_mean_is_the_gradient(compare
     declared = "{name: 'own_compared:halved', unbiased: true}"
     [row] = compared("--estimators", declared, "--G", "4").values()
     assert row["over_grpo"]["value"] < 0.5
+
+
+def test_a_wrong_declaration_is_said(folder, carry_out):
+    declared = "{name: 'own_compared:by_norm', reward_only: true, group_local: true}"
+    said = carry_out("compare", str(folder), "--estimators", declared)
+    assert "own_compared:by_norm at G = 8: is it declared as it is?" in said
 
 
 def test_the_screen(folder, carry_out):

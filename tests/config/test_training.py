@@ -126,7 +126,8 @@ FORMS = [
       for each, steps, weights in ((8, 1, STD), (1, 64, STD | {"length": "sequence"}),
                                    (4, 16, None))),
     ("trl", "--num_generations 8 --mask_truncated_completions no --use_peft f --use_vllm "
-     "n --auto_find_batch_size No --chat_template x", 8, STD, None, "chat_template = x"),
+     "n --auto_find_batch_size No --chat_template x --repetition_max_penalty 1",
+     8, STD, None, "chat_template = x"),
     ("verl", f"{N}=4 algorithm.rollout_correction=null algorithm.filter_groups={{}} "
      "reward_model.overlong_buffer=null", 4, None, None, ""),
     ("trl", "{num_generations: 8, accelerate_config: zero3, reward_funcs: [a], "

@@ -91,6 +91,7 @@ advise tiny/base smollm2/none                  | no probe smollm2/none
 advise tiny/base probes/bonsai.yaml            | no probe probes/bonsai.yaml
 advise tiny/base gsm8k/qwen-instruct           | qwen-instruct: no finished run; measure
 advise tiny/base --checkpoints no-*            | --checkpoints no-*: no such folder
+advise tiny/base --checkpoints x --set model.path=y | name the model; leave out --set model
 advise tiny/base smollm2/icl --checkpoints x   | --checkpoints: of which probe?
 advise small.yaml --config x.yaml              | x.yaml: cannot be read
 advise small.yaml --set completions=own.jsonl  | an advice draws its own; measure these
