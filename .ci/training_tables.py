@@ -366,28 +366,33 @@ def trained_pretrained() -> Iterable[Row]:
 def gains_at_one_rate() -> Iterable[Row]:
     """Count rates, tried for both, at which the constant gains more than another arm.
 
-    They are those up to the other's best: above it its runs break first.
+    Above the rate that is best for the other its runs break first.
     """
     arms = {"GRPO-type, 8": BASE, "TRL's defaults, 8": ("yours", 8)}
     kinds = {"trained prompts": "step", "held-out": "unseen"}
     for (other, arm), (words, kind) in product(arms.items(), kinds.items()):
         found = []
         for study in STUDIES:
-            runs, last = read(f"training-baseline-{study}/runs.csv"), steps_of(study)[-1]
+            runs = pd.concat([read(f"{part}/runs.csv") for part in parts_of(study)])
+            last = steps_of(study)[-1]
             runs["gain"] = runs[f"{kind}_{last}"] - runs[f"{kind}_0"]
+            runs = runs.drop_duplicates([*KEYS, "step_size", "seed"])
             of = dict(iter(runs.groupby(KEYS)))
             if arm not in of:
                 continue
             best = of[arm].groupby("step_size").gain.mean().idxmax()
             both = of["constant", 1].merge(of[arm], on=["step_size", "seed"])
-            for _, pairs in both[both.step_size <= best].groupby("step_size"):
-                found.append(stats.ttest_rel(pairs.gain_x, pairs.gain_y))
-        t_values, p_values = np.transpose(found)
-        yield {"than": other, "on": words, "rates up to its best": str(len(found))} | {
-            f"{sign}{head}": str(int((by & (np.sign(t_values) == side)).sum()))
-            for sign, side in (("more", 1), ("less", -1))
-            for head, by in (("", p_values < 1), (", by its interval", p_values < 0.05))
-        }
+            for rate, pairs in both.groupby("step_size"):
+                apart = stats.ttest_rel(pairs.gain_x, pairs.gain_y)
+                found.append((*apart, rate <= best))
+        t_values, p_values, low = np.transpose(found)
+        row = {"than": other, "on": words}
+        for which, those in (("at all rates", low >= 0), ("up to its best", low > 0)):
+            more, less = (those & (np.sign(t_values) == side) for side in (1, -1))
+            counts = (more, more & (p_values < 0.05), less & (p_values < 0.05))
+            said = ", ".join(str(one.sum()) for one in counts)
+            row[f"{which}: more, told more, told less"] = f"of {those.sum()}: {said}"
+        yield row
 
 
 @table
