@@ -101,7 +101,8 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
             "not look; give the settings of that section alone"
         )
 
-    given = [*leaves(values, trainer.owns)]  # One of the trainer's is not gone into.
+    found = leaves(values, trainer.owns)  # One of the trainer's is not gone into.
+    given = [one for one in found if one[1] not in (None, {}) or trainer.owns(one[0])]
     for spelling, value in given:
         inside = leaves(value) if isinstance(value, Mapping) else ()
         for known in filter(None, (trainer.find(name) for name, _ in inside)):
@@ -111,8 +112,7 @@ def _collect(values: Mapping[str, Any], trainer: Trainer, where: str) -> Setting
         if name in settings:
             raise InputError(f"{where}: {name} is set twice; leave one out")
         settings[name] = _nested(value, trainer.settings.get(name))
-    set_to = {name: value for name, value in given if value not in (None, {})}
-    for spelling in (name for name in set_to if not trainer.owns(name)):
+    for spelling in (name for name, _ in given if not trainer.owns(name)):
         for known, name in trainer.spellings.items():
             if spelling.endswith(f".{known}"):
                 if name not in settings:  # Else it may be another program's.

@@ -140,13 +140,10 @@ class Trainer(_Part):
         return self.spellings.get(name.replace("-", "_"))
 
     def misplaces(self, name: str, known: str) -> bool:
-        """Whether a name is a setting's in another section of the trainer's, or in none.
-
-        A model's own config may have sampling settings of such names.
-        """
+        """Whether a name is a setting's in another section of the trainer's, or in none."""
         section, last = name.partition(".")[0], known.rpartition(".")[2]
         if known.endswith(f".{name}"):
-            return "." in name or ".rollout." not in known
+            return "." in name or ".rollout." not in known  # A model's config has such.
         in_section = (one.startswith(f"{section}.") for one in self.own_names)
         return "_" in last and name.endswith(f".{last}") and any(in_section)
 

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import filterfalse
 from typing import Any
 
 from mse_lab.config.given_settings import (
@@ -47,6 +48,7 @@ class Setting:
     weights: EstimatorEntry | None = None  # Instead of the trainer's own.
     stated: int | None = None  # N, where no settings say it.
     probe: Probe | None = None  # What sampling and adapter are compared with.
+    foreign: tuple[str, ...] = ()  # Words that name none of the trainer's settings.
 
     @property
     def table(self) -> Trainer:
@@ -140,7 +142,8 @@ class Setting:
     @property
     def uncounted(self) -> tuple[str, ...]:
         """Settings that change the gradient, and that no number here counts in."""
-        return (*_several_updates(self), *_uncounted(self)) if self.given else ()
+        unknown = (f"{name} (none of {self.table.title}'s)" for name in self.foreign)
+        return (*_several_updates(self), *_uncounted(self), *unknown) if self.given else ()
 
     @property
     def drawing(self) -> tuple[str, ...]:
@@ -324,6 +327,7 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
         weights=training.estimator,
         stated=training.completions_per_step,
         probe=probe,
+        foreign=() if training.config else tuple(filterfalse(trainer.owns, read)),
     )
     if training.config is not None or trainer.file in read:
         setting = _settle(setting)
@@ -335,8 +339,7 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
 def read_training(values: Mapping[str, Any] | None) -> Setting:
     """Say what a mapping, as in a probe's `training`, amounts to."""
     example = "{'trainer': 'trl', 'num_generations': 8}"
-    given = {} if values is None else values
-    return find_setting(parse_as(Training, given, "training", example))
+    return find_setting(parse_as(Training, values or {}, "training", example))
 
 
 DEFAULT = find_setting(None)  # TRL as it comes.

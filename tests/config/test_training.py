@@ -127,7 +127,7 @@ FORMS = [
                                    (4, 16, None))),
     ("trl", "--num_generations 8 --mask_truncated_completions no --use_peft f --use_vllm "
      "n --auto_find_batch_size No --chat_template x --repetition_max_penalty 1",
-     8, STD, None, "chat_template = x"),
+     8, STD, None, "chat_template = x; repetition_max_penalty (none of TRL's)"),
     ("verl", f"{N}=4 algorithm.rollout_correction=null algorithm.filter_groups={{}} "
      "reward_model.overlong_buffer=null", 4, None, None, ""),
     ("trl", "{num_generations: 8, accelerate_config: zero3, reward_funcs: [a], "
@@ -136,9 +136,12 @@ FORMS = [
     ("verl", f"'actor_rollout_ref.rollout={{n:8,temperature:0.7}}' {MINI}=256 "
      "algorithm.adv_estimator=rloo data.train_batch_size=256 data.gen_batch_size=768 "
      "env.rollout.n=1 +mine.top_k=3", 8, LOO | {"length": "token-batch"}, 2048,
-     "data.gen_batch_size = 768; actor_rollout_ref.rollout.temperature = 0.7"),
+     "data.gen_batch_size = 768; actor_rollout_ref.rollout.temperature = 0.7; "
+     "env.rollout.n (none of verl's); mine.top_k (none of verl's)"),
     # A model's own config has a top_k.
-    ("verl", f"{N}=4 +top_k=3", 4, None, None, ""),
+    ("verl", "{actor_rollout_ref: {rollout: {n: 4}}, top_k: 3}", 4, None, None, ""),
+    ("trl", "--num_generations 8 --grad_accum_steps 4 --kl-beta 0.1", 8, STD, None,
+     "grad_accum_steps (none of TRL's); kl_beta (none of TRL's)"),
     # Hydra's overrides.yaml.
     ("verl", f"[algorithm.adv_estimator=rloo, {N}=5, +trainer.mine=2, ~data.custom_cls]",
      5, LOO | {"length": "token-batch"}, None, ""),
