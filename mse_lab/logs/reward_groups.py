@@ -120,7 +120,7 @@ def _extremes(reward_N: Floats) -> dict[str, object]:
     """
     level_N = reward_N.astype(np.float32).astype(float)
     if np.ptp(level_N) <= REWARD_ROUNDING:
-        right_N = np.full(len(reward_N), reward_N.max() > 0)
+        right_N = np.full(len(reward_N), reward_N.min() > 0)
         return {"right": right_N, "wrong": ~right_N}
     return {
         "right": level_N >= level_N.max() - REWARD_ROUNDING,

@@ -352,6 +352,13 @@ def test_which_part_is_the_outcome(tmp_path):
     assert summarise(tmp_path, worded).parts.outcome == "overlong"
 
 
+@pytest.mark.parametrize(("rewards", "right"), [([0, 1e-10], 0), ([1, 1 + 1e-10], 1)])
+def test_rewards_that_are_all_equal_are_right_if_all_are_positive(tmp_path, rewards, right):
+    """As trainers compare them, by 1e-8."""
+    found = summarise(tmp_path, groups_of(rewards)).numbers
+    assert (found["zero_variance"].value, found["all_right"].value) == (1, right)
+
+
 def test_what_verdicts_say(tmp_path):
     cut = verdicts_of(summarise(tmp_path, drawn([1, 1, 1, 0], 8, 1)))["truncated"].line()
     assert "mean reward 0 where others have 1 (above 0.10, truncated)" in cut
