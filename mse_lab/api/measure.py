@@ -294,9 +294,9 @@ def advise(
         if not (count is None or is_count(count)):
             raise InputError(f"{key} = {shown(count)}: give a whole number, or None")
     settings = _read_keys("advise", keys, (*KEYS, *OF_ALL, *OF_ADVICE))
-    training = settings.get("training") or {}
-    if completions_per_step is not None:
-        training = {"completions_per_step": completions_per_step, **training}
+    training = settings.get("training")
+    if completions_per_step is not None and isinstance(training, Mapping | None):
+        training = {"completions_per_step": completions_per_step, **(training or {})}
     setting, folder = read_training(training), _read_folder(name, out)
     if completions_per_step not in (None, setting.completions_per_step):
         other = f"training says {setting.completions_per_step}; leave one out"

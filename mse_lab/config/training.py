@@ -3,10 +3,10 @@
 They are read from a file (`config`), from the words that the trainer itself gets (`words`)
 or as they stand in a probe's `training`, and hold for one update a batch, where nothing is
 clipped and all importance ratios are one. What else changes a gradient is named in
-`Setting.uncounted`; settings that have nothing to do with it are passed over, except those
-typed by hand, which are refused. Values and batches that the trainer would refuse are
-refused. An `estimator` stands for the trainer's own weights. Without settings it is TRL
-with its defaults.
+`Setting.uncounted`, as are words that no setting of the trainer's has; settings that have
+nothing to do with it are passed over, but refused where typed by hand. So are values and
+batches that the trainer would refuse. An `estimator` stands for the trainer's own weights.
+Without settings it is TRL with its defaults.
 """
 
 import math
@@ -339,7 +339,8 @@ def find_setting(training: Training | None, probe: Probe | None = None) -> Setti
 def read_training(values: Mapping[str, Any] | None) -> Setting:
     """Say what a mapping, as in a probe's `training`, amounts to."""
     example = "{'trainer': 'trl', 'num_generations': 8}"
-    return find_setting(parse_as(Training, values or {}, "training", example))
+    given = {} if values is None else values
+    return find_setting(parse_as(Training, given, "training", example))
 
 
 DEFAULT = find_setting(None)  # TRL as it comes.

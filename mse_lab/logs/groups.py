@@ -90,7 +90,8 @@ def by(log: Log, table: pd.DataFrame, keys: Sequence[str]) -> _Groups:
 
 def refuse_again(groups: _Groups) -> None:
     """Refuse a group, or else a step, that comes again after another."""
-    mixed = groups.log.form.name != "rows" and "step" in groups.table
+    form = groups.log.form
+    mixed = (form.mixed or form.blocks) and "step" in groups.table
     codes = number(groups.table, "step") if mixed else groups.group_N
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for at in starts[pd.Series(codes[starts]).duplicated()][:1].tolist():

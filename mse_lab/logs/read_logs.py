@@ -71,6 +71,7 @@ class _Reader:
     types: dict[str, type] = field(default_factory=dict)  # Of ids, in the file.
     seen: set[str] = field(default_factory=set)  # Names of a record that some row has.
     words: set[str] = field(default_factory=set)  # Added columns that are no numbers.
+    numeric: set[str] = field(default_factory=set)  # And those of some numbers.
     tables: list[pd.DataFrame] = field(default_factory=list)
 
     def read(self, file: int, rows: Iterator[Rows], form: Form) -> None:
@@ -96,14 +97,9 @@ class _Reader:
         """Give the numbers of some rows."""
         added = form.added([*rows.columns])
         for name in added:
-            values = listed(rows.columns[name])
-            kinds = {*map(type, values)} - {type(None)}
-            odd = kinds - {bool, int, float}
-            self.words |= {name} if odd else set()
-            for at in [at for at, one in enumerate(values) if type(one) in odd][:1]:
-                if kinds - odd:  # Else it is no part of the reward.
-                    line = f"{rows.place(at)}: {name} = {shown(values[at])}, others numbers"
-                    raise InputError(f"{line}: give a number in every row, or a text")
+            kinds = {*map(type, listed(rows.columns[name]))} - {type(None)}
+            self.words |= {name} if kinds - {bool, int, float} else set()
+            self.numeric |= {name} if kinds & {bool, int, float} else set()
         parts = {PART + name: name for name in added if name not in self.words}
         records = read_records(rows, dict(form.columns) | parts)
         if form.blocks and "completion" in records:  # In a CSV an empty text is no cell.
@@ -181,6 +177,9 @@ class _Reader:
         faults = {
             "line(s) that are no JSON object: left out": log.faults.damaged,
             "file(s) that end early, read up to there": log.faults.early,
+            "column(s) of numbers and texts, no part: left out": sorted(
+                self.words & self.numeric
+            ),
         }
         left_out = (*log.left_out, *count_left_out(faults))
         return replace(log, completions=table, identity=identity, left_out=left_out)

@@ -80,6 +80,7 @@ def test_more_is_spent_where_less_may_be_lost(parts):
             "in 144 completions of mean reward 1 rewards differ within 0 of 6",
         ),
         ({"completions_per_step": 100}, "no whole groups of num_generations = 8"),
+        ({"completions_per_step": 64, "training": "x"}, "training: not a mapping"),
         (
             {"completions_per_step": 64, "training": {"per_device_train_batch_size": 8}},
             "completions_per_step = 64, but a step has 8",

@@ -236,8 +236,11 @@ def test_a_rank_with_some_noise_is_refused():
 
 def test_a_coin_is_measured():
     coin = random.Random(0)
-    found = graded(lambda completions: [float(coin.random() < 0.5) for _ in completions],
-                   *["a", "b"] * (LARGEST_CALL // 2))  # fmt: skip
+
+    def tossed(completions):
+        return [float(coin.random() < 0.5) for _ in completions]
+
+    found = graded(tossed, *["a", "b"] * (LARGEST_CALL // 2))
     assert 0 < sum(found) < LARGEST_CALL
 
 

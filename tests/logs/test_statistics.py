@@ -346,10 +346,12 @@ def test_which_part_is_the_outcome(tmp_path):
     assert found.told
     assert summarise(tmp_path, groups_of([0, 1])).parts is None
     verl[3]["acc"] = "yes"
-    with pytest.raises(InputError, match=r"line 4: acc = 'yes', others numbers: give a nu"):
-        summarise(tmp_path, verl)
     worded = [line | {"acc": "yes"} for line in verl]
-    assert summarise(tmp_path, worded).parts.outcome == "overlong"
+    note = "1 column(s) of numbers and texts, no part: left out (acc)."
+    for lines, said in ((verl, True), (worded, False)):
+        found = summarise(tmp_path, lines)
+        assert found.parts.outcome == "overlong"
+        assert (note in found.notes) == said
 
 
 @pytest.mark.parametrize(("rewards", "right"), [([0, 1e-10], 0), ([1, 1 + 1e-10], 1)])
