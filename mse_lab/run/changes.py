@@ -123,7 +123,7 @@ def find_changes(folder: Path, name: str, root: Path) -> Changes:
     said += [settings] if settings else []
     unknown = unknown if settings is not None else ["its probe", *unknown]
     command = "run" if results.has_tables() else "advise"
-    anew = f"{COMMAND_PREFIX} {command} with --fresh measures anew"
+    anew = f"{COMMAND_PREFIX} {command} PROBE --fresh measures anew"
     return Changes(
         "; ".join([made, *said, anew]) if said else "",
         f"{made}; not compared since: {', '.join(unknown)}" if unknown else "",

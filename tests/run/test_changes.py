@@ -92,7 +92,7 @@ def test_what_has_changed_is_the_first_line(what, made, capsys, refused):
         made_on, middle, remedy = put(command, capsys).out.splitlines()[0].split("; ")
         assert made_on.startswith("results/small was measured on 20")
         assert middle == said
-        assert remedy.endswith(" run with --fresh measures anew")
+        assert remedy.endswith(" run PROBE --fresh measures anew")
     message = refused("run", "small.yaml")
     assert line in message
     assert "--fresh" in message
@@ -139,7 +139,7 @@ def test_an_advice_of_another_model_is_not_reused(made, write_probe, capsys):
     change_weights(made)
     for words, said in {
         (names[0],): "it began with another model",
-        tuple(names): "advise with --fresh measures anew",
+        tuple(names): "advise PROBE --fresh measures anew",
     }.items():
         capsys.readouterr()
         assert run_mse.main(["advise", *words]) == 2
