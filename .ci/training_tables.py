@@ -434,13 +434,15 @@ def gains_of_the_constant() -> Iterable[Row]:
 
 @table
 def training_in_short() -> Iterable[Row]:
-    """Give what trainings gained over GRPO-type's at G = 8, a study a row."""
-    for study, words in STUDIES.items():
-        one = constant_of(study)
+    """Give what trainings gained over GRPO-type's at G = 8: few steps, and more."""
+    studies = list(STUDIES)
+    for few, many in zip(studies[::2], studies[1::2], strict=True):
+        short, long = constant_of(few), constant_of(many)
         yield {
-            MODEL: words,
-            "steps": str(steps_of(study)[-1]),
-            "predicted gain": one["predicted"],
-            "constant, trained prompts": one[TRAINED],
-            "held-out prompts": one[AT_THESE],
+            MODEL: STUDIES[few],
+            "predicted": short["predicted"],
+            "trained, 12 (3) steps": short[TRAINED],
+            "trained, 48 (6)": long[TRAINED],
+            "held-out, 12 (3)": short[AT_THESE],
+            "held-out, 48 (6)": long[AT_THESE],
         }
