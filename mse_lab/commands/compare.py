@@ -81,8 +81,13 @@ def _part(run: str, rows: Sequence[Compared]) -> Part:
     ]
     heads = [" G  estimator", "over GRPO-type", "over the oracle", "progress"]
     used = [at for at, column in enumerate(zip(*cells, strict=True)) if {*column} != {NONE}]
-    lacking = [one for one in rows if one.why]
-    notes = [f"{one.estimator} at G = {one.group_size}: {one.why}" for one in lacking]
+    lacking: dict[tuple[str, str], list[str]] = {}
+    for one in rows:
+        if one.why:
+            lacking.setdefault((one.estimator, one.why), []).append(str(one.group_size))
+    notes = [
+        f"{name} at G = {', '.join(sizes)}: {why}" for (name, why), sizes in lacking.items()
+    ]
     laws = [one.agrees for one in rows if one.agrees is not None]
     notes += [f"Replicates and law agree in {sum(laws)} of {len(laws)}."] if laws else []
     notes += [

@@ -29,6 +29,7 @@ BASES = ("grpo", "oracle")
 REFUTED, DISAGREES = 0.01, 1e-4
 
 BIASED = "biased, and where its mean points is not known"
+SCALED = "its error counts its weights' scale, progress (--completions-per-step N) does not"
 
 
 class Compared(NamedTuple):
@@ -43,7 +44,7 @@ class Compared(NamedTuple):
     over_grpo: Estimate | None  # MSE over GRPO-type's.
     over_oracle: Estimate | None
     progress: Estimate | None  # Of a step of N completions, from 0 to 1.
-    why: str  # Why there is no MSE; empty where there is.
+    why: str  # Why there is no MSE, or why it says little; empty where it says all.
 
 
 def _slope(run: Analysis, estimator: Estimator, size: int) -> Estimate:
@@ -121,7 +122,7 @@ def _compare_at(
             over_grpo,
             over_oracle,
             _progress(run, entry, one, size, completions) if known_at else None,
-            "" if measured else why,
+            ("" if one.unbiased else SCALED) if measured else why,
         )
 
     return [row(entry, *each) for entry, each in zip(entries, tried, strict=True)]

@@ -120,6 +120,15 @@ def test_a_function_of_ones_own_is_priced_where_its_mean_is_the_gradient(compare
     assert row["over_grpo"]["value"] < 0.5
 
 
+def test_an_error_that_counts_the_scale_of_weights_is_no_verdict(folder, carry_out):
+    """Division by std points alike and is some times as large: its progress is RLOO's."""
+    words = ("compare", str(folder), "--estimators", "grpo", "grpo-std", "own_compared:loo")
+    said = carry_out(*words)
+    assert re.findall(r"(\S+) at G = 2, 4, 8: its error counts its weights' scale", said) == [
+        "grpo-std"
+    ]
+
+
 def test_a_wrong_declaration_is_said(folder, carry_out):
     declared = "{name: 'own_compared:by_norm', reward_only: true, group_local: true}"
     said = carry_out("compare", str(folder), "--estimators", declared)
@@ -129,7 +138,7 @@ def test_a_wrong_declaration_is_said(folder, carry_out):
 def test_the_screen(folder, carry_out):
     said = carry_out("compare", str(folder), "--estimators", "grpo", CONSTANT, "opo")
     assert "Replicates and law agree in 6 of 6." in said
-    assert "opo at G = 8: biased" in said
+    assert "opo at G = 2, 4, 8: biased" in said
     assert "progress" not in said
     assert " 4  constant(alpha=0.3)" in said
     assert max(map(len, said.splitlines())) <= 80
