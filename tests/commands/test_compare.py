@@ -124,9 +124,9 @@ def test_an_error_that_counts_the_scale_of_weights_is_no_verdict(folder, carry_o
     """Division by std points alike and is some times as large: its progress is RLOO's."""
     words = ("compare", str(folder), "--estimators", "grpo", "grpo-std", "own_compared:loo")
     said = carry_out(*words)
-    assert re.findall(r"(\S+) at G = 2, 4, 8: its error counts its weights' scale", said) == [
-        "grpo-std"
-    ]
+    assert re.findall(
+        r"(\S+) at G = 2, 4, 8: its error counts its weights' scale", said
+    ) == ["grpo-std"]
 
 
 def test_a_wrong_declaration_is_said(folder, carry_out):

@@ -4,6 +4,7 @@ import numpy as np
 
 from mse_lab.estimators import find_estimators
 from mse_lab.mse.curves import (
+    Between,
     Curves,
     decompose,
     law_curves,
@@ -47,6 +48,25 @@ def test_the_noise_of_v_moves_the_oracle_by_nothing_on_average():
     curve = curves.measured(oracle, 4, errors[Key("oracle", 4)])
     shift_B = curve.noise.mse - curve.point.mse
     assert abs(shift_B.mean()) < 4.5 * shift_B.std() / np.sqrt(20_000)
+
+
+def test_a_draw_moves_the_products_as_it_moves_each_prompts_reference():
+    """To first order: r_A and r_B of four prompts in six dimensions, moved by 1e-6."""
+    rng = np.random.default_rng(0)
+    first_PD, second_PD = rng.normal(size=(2, 4, 6))
+    left_P, right_P, normals_P = rng.normal(size=(3, 4))
+    mean_PD, apart_PD = (first_PD + second_PD) / 2, first_PD - second_PD
+
+    def form(by: float) -> float:
+        moved_PD = mean_PD + by * normals_P[:, None] * apart_PD / 2
+        products_PP = moved_PD @ moved_PD.T * ~np.eye(4, dtype=bool)
+        return float(left_P @ products_PP @ right_P)
+
+    drawn = Between(
+        mean_PD @ mean_PD.T, apart_PD @ mean_PD.T, noise_BP=1e-6 * normals_P[None]
+    )
+    moved = drawn.form(left_P, right_P)[0] - form(0.0)
+    np.testing.assert_allclose(moved, form(1e-6) - form(0.0), rtol=1e-4)
 
 
 def test_a_paired_ratio_is_that_of_known_numbers_and_else_nothing():
