@@ -33,16 +33,17 @@ SHORTER = {
     "--set prompts.limit=3 --set pool.reference=16 --set pool.replicate=16 "
     "--set group_sizes=[4,8]",
     "mse-lab run smollm2/": "",
-    "mse-lab advise my-model.yaml": "mse-lab advise my-model.yaml --G 8 "
-    "--completions-per-step 1024 --budget 400",
+    "mse-lab advise my-model.yaml": "mse-lab advise my-model.yaml "
+    "--config my-grpo.yaml --budget 400",
     "mse-lab run my-model.yaml": "mse-lab run my-model.yaml --set pool.reference=64 "
     "--set pool.replicate=128",
 }
 # Of the page's Python.
 LONG, SHORT = '"max_new_tokens": 64', '"max_new_tokens": 4'
 
-# What the page's reader has: a model, prompts, and both in memory.
+# What the page's reader has: a model, settings, prompts, and all in memory.
 MODEL = "my-org/my-model"
+SETTINGS = "{num_generations: 8, per_device_train_batch_size: 128}"
 IN_MEMORY = f"""
 import json
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -144,6 +145,7 @@ def in_a_clone(folder: Path) -> None:
     prompts = (bench.here / "probes/prompts/arithmetic-tiny.jsonl").read_text()
     some = prompts.splitlines(keepends=True)[:4]
     (bench.here / "my-prompts.jsonl").write_text("".join(some))
+    (bench.here / "my-grpo.yaml").write_text(SETTINGS)
     for language, code in blocks((bench.here / "README.md").read_text()):
         if language == "python":
             (bench.here / "page.py").write_text(IN_MEMORY + code.replace(LONG, SHORT))
