@@ -1,5 +1,6 @@
 """The tables of trainings, for `tables.py`."""
 
+import json
 from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
@@ -280,6 +281,32 @@ def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
         }
 
 
+def in_epochs(studies: Iterable[str]) -> Row:
+    """Put the constant's gains to the law without c1, the noise that whole epochs cancel.
+
+    Nobody had declared this. It is the limit of many small steps.
+    """
+    advice = json.loads((ROOT / "results/training-tiny-train/advice.json").read_text())
+    share = advice["c1"]["value"] / advice["gradient2"]["value"]
+    predicted, cells = {}, {}
+    for study in studies:
+        arms = arms_of(study, "comparison")
+        base, one = (
+            row.one_plus_error - share * row.group_size / row.completions_per_step
+            for row in (arms.loc[BASE], arms.loc["constant", 1])
+        )
+        found, law = arms.loc["constant", 1], base / one
+        predicted[found.completions_per_step] = f"{law:.2f}"
+        cells[COLUMNS[study]] = (
+            "below"
+            if found.gain_ratio_high < law
+            else "above"
+            if found.gain_ratio_low > law
+            else "holds it"
+        )
+    return {HEAD: "constant, in epochs", PREDICTED: "; ".join(predicted.values())} | cells
+
+
 def tiny_arms() -> dict[str, dict[tuple[str, str], Row]]:
     """Give what the tiny model's studies found, by arm and G."""
     return {
@@ -315,6 +342,7 @@ def arms_together() -> Iterable[Row]:
             for study, verdicts in said.items()
         }
     yield from over_arms({study: judged_of(study) for study in studies})
+    yield in_epochs(studies)
 
 
 def constant_of(study: str) -> Row:
