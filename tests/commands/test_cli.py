@@ -29,24 +29,6 @@ def test_version(capsys):
     assert subprocess.check_output(words, cwd=ROOT, text=True) == said
 
 
-@pytest.mark.parametrize(
-    ("words", "heavy"),
-    [
-        (["--help"], ["numpy", "pydantic", "yaml"]),
-        (["--version"], ["numpy", "pydantic", "yaml"]),
-        ([], ["numpy", "pydantic", "yaml"]),
-        (["demo"], ["torch", "transformers"]),
-    ],
-)
-def test_what_only_looks_imports_nothing_heavy(words, heavy):
-    code = (
-        f"import sys, run_mse; run_mse.main({words}); "
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    words = [sys.executable, "-c", code]
-    assert subprocess.check_output(words, cwd=ROOT, text=True).endswith("[]\n")
-
-
 def test_the_help_fits_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for words in [], *([name] for name in COMMANDS):
