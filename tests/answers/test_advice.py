@@ -32,6 +32,7 @@ from simulated import (
     make_design,
     population,
     sample,
+    with_rewards,
 )
 from truths import Truth
 
@@ -212,11 +213,10 @@ VERL = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 @pytest.mark.parametrize("batch", [64, 67])
 def test_a_single_completion_of_a_prompt_is_judged(known, batch):
-    used = {"trainer": "verl", "n": 1, "adv_estimator": "rloo", VERL: batch,
-            "loss_agg_mode": "seq-mean-token-sum", "data.train_batch_size": batch,
-            "use_dynamic_bsz": True}  # fmt: skip
-    pools = replace(known[1], rewards_PN=known[1].rewards_PN + 3.0,
-                    reference_rewards_PN=known[1].reference_rewards_PN + 3.0)  # fmt: skip
+    used = {"trainer": "verl", "n": 1, "adv_estimator": "rloo", "use_dynamic_bsz": True}
+    used |= {VERL: batch, "data.train_batch_size": batch}
+    used |= {"loss_agg_mode": "seq-mean-token-sum"}
+    pools = with_rewards(known[1], lambda one: one + 3)
     found = make_advice(evidence(pools, read_training(used)))
     assert found.setting.group_size == 1
 

@@ -59,80 +59,44 @@ def advice(known):
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {},
-            "Set num_generations = 4: it saves 28% of the completions for the same error, "
-            "5% of the steps at 1,024 completions each.",
-        ),
-        (
-            {"completions_per_step": 1024, "steps_saved": STEPS._replace(value=math.nan)},
-            "Set num_generations = 4: it needs fewer steps at your 1,024 completions each, "
-            "how many is not known.",
-        ),
-        (
-            {"verdict": "cannot tell", "asks_batch": True},
-            "Cannot tell whether num_generations = 8 is all right: what is best for small "
-            "steps is not for large ones; give --completions-per-step.",
-        ),
-        (
-            {"verdict": "keep", "set_to": 8, "at_most": 0.041, "unless_one_in": 16},
-            "Keep num_generations = 8, unless one prompt in 16 is unlike these: it needs "
-            "at most 5% more completions for the same error than the best.",
-        ),
-        (
-            {"completions_per_step": 1024, "steps_saved": STEPS},
-            "Set num_generations = 4: it saves 2.3% of the steps at your "
-            "1,024 completions each.",
-        ),
-        (
-            {"saves": None, "at_most": math.inf},
-            "Set num_generations = 4: it needs fewer completions for the same error.",
-        ),
-        (
-            {"verdict": "keep", "set_to": 8, "at_most": 0.041, "of_loss": False},
-            "Keep num_generations = 8: it needs at most 5% more completions for the same "
-            "error than the best. Said of GRPO-type: your loss's error is not known.",
-        ),
-        (
-            {"verdict": "keep", "set_to": 8, "at_most": math.inf},
-            "Keep num_generations = 8: nothing needs far fewer completions for the same "
-            "error.",
-        ),
-        (
-            {"verdict": "cannot tell", "set_to": 8, "at_most": 0.25, "at_least": 0.0},
-            "Cannot tell whether num_generations = 8 is all right: a change could save at "
-            "most 20% of the completions for the same error.",
-        ),
-        (
-            {"verdict": "cannot tell", "at_most": math.inf, "completions": 768},
-            "Cannot tell whether num_generations = 8 is all right: nothing bounds what a "
-            "change could save of the completions for the same error. Some change saves at "
-            "least 17%. The prompts at hand would hardly tell.",
-        ),
-        (
-            {
-                "verdict": "cannot tell",
-                "set_to": 8,
-                "at_most": 0.25,
-                "at_least": 0.0,
-                "completions": 960,
-                "prompts": 60,
-                "population": 60,
-            },
-            "Cannot tell whether num_generations = 8 is all right: a change could save at "
-            "most 20% of the completions for the same error.",
-        ),
-        (
-            {"verdict": "cannot tell", "at_most": 0.25, "at_least": 0.0, "needed": 1843},
-            "Cannot tell whether num_generations = 8 is all right: a change could save at "
-            "most 20% of the completions for the same error. To tell takes more than "
-            "1,800 prompts.",
-        ),
-    ],
+KEEP = {"verdict": "keep", "set_to": 8, "at_most": 0.041}
+OPEN = {"verdict": "cannot tell", "set_to": 8, "at_most": 0.25, "at_least": 0.0}
+CANNOT_TELL = "Cannot tell whether num_generations = 8 is all right: "
+AT_MOST = (
+    f"{CANNOT_TELL}a change could save at most 20% of the completions for the same error."
 )
+AT_1024 = {"completions_per_step": 1024, "steps_saved": STEPS}
+HEADLINES = [
+    ({}, "Set num_generations = 4: it saves 28% of the completions for the same error, 5% "
+         "of the steps at 1,024 completions each."),
+    (AT_1024, "Set num_generations = 4: it saves 2.3% of the steps at your 1,024 "
+              "completions each."),
+    (AT_1024 | {"steps_saved": STEPS._replace(value=math.nan)},
+     "Set num_generations = 4: it needs fewer steps at your 1,024 completions each, how "
+     "many is not known."),
+    ({"saves": None, "at_most": math.inf},
+     "Set num_generations = 4: it needs fewer completions for the same error."),
+    (KEEP | {"unless_one_in": 16},
+     "Keep num_generations = 8, unless one prompt in 16 is unlike these: it needs at most "
+     "5% more completions for the same error than the best."),
+    (KEEP | {"of_loss": False},
+     "Keep num_generations = 8: it needs at most 5% more completions for the same error "
+     "than the best. Said of GRPO-type: your loss's error is not known."),
+    (KEEP | {"at_most": math.inf},
+     "Keep num_generations = 8: nothing needs far fewer completions for the same error."),
+    (OPEN, AT_MOST),
+    (OPEN | {"completions": 960, "prompts": 60, "population": 60}, AT_MOST),
+    (OPEN | {"needed": 1843}, f"{AT_MOST} To tell takes more than 1,800 prompts."),
+    (OPEN | {"at_most": math.inf, "at_least": 0.2, "completions": 768},
+     f"{CANNOT_TELL}nothing bounds what a change could save of the completions for the "
+     "same error. Some change saves at least 17%. The prompts at hand would hardly tell."),
+    (OPEN | {"asks_batch": True},
+     f"{CANNOT_TELL}what is best for small steps is not for large ones; give "
+     "--completions-per-step."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "words"), HEADLINES)
 def test_the_headline(advice, changes, words):
     assert advice_headline(replace(advice, **changes)) == words
 
@@ -164,29 +128,21 @@ def test_a_failed_check_leaves_no_advice(advice):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"best": Estimate(math.inf, 20.0, math.inf)},
-            "G* = at least 20.0 (more than these 60 prompts would bound it).",
-        ),
+        ({"best": Estimate(math.inf, 20.0, math.inf)},
+         "G* = at least 20.0 (more than these 60 prompts would bound it)."),
         ({"best": Estimate(3.0, 1.0, math.inf)}, "G* is not known (more than these 60 "),
         ({"best": Estimate(3.0, 1.0, 9e6)}, "G* is not known."),
         ({"gradient2": Estimate(1.0, -1.0, 3.0)}, "is not significantly positive"),
-        (
-            {"noise_scale": Estimate(math.inf, 40.0, math.inf)},
-            "takes at least 40 completions a step",
-        ),
-        (
-            {"population": 60},
-            "said of these 60 prompts alone (prompts.population = these), all measured.",
-        ),
+        ({"noise_scale": Estimate(math.inf, 40.0, math.inf)},
+         "takes at least 40 completions a step"),
+        ({"population": 60},
+         "said of these 60 prompts alone (prompts.population = these), all measured."),
         ({"population": 400}, "if no kind of fewer than"),
-        (
-            {"completions": 768, "differentiated": 700, "stopped": "budget"},
-            "768 completions of 60 prompts were drawn, 700 differentiated, and the budget "
-            "is spent",
-        ),
+        ({"completions": 768, "differentiated": 700, "stopped": "budget"},
+         "768 completions of 60 prompts were drawn, 700 differentiated, and the budget is "
+         "spent"),
     ],
-)
+)  # fmt: skip
 def test_what_else_is_said(advice, changes, words):
     text = plain(advice_text(replace(advice, **changes)))
     assert words in text
