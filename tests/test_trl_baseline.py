@@ -18,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 OWN = {"loss_type": "dr_grpo", "scale_rewards": "none"}
 RLOO = {"beta": 0.0}
+ONE = {"alpha": 0, "num_generations": 1}
 
 
 def partly(completions, **columns):
@@ -214,32 +215,20 @@ def test_what_makes_no_baseline_is_refused(trainer, given, said):
     [
         (GRPOTrainer, {"alpha": 0.1}, {}, "set loss_type='dr_grpo'"),
         (GRPOTrainer, {"alpha": 0.1}, OWN | {"scale_rewards": "batch"}, "scale_rewards"),
-        (
-            GRPOTrainer,
-            {"alpha": 0.1},
-            OWN | {"multi_objective_aggregation": "normalize_then_sum"},
-            "multi_objective_aggregation",
-        ),
+        (GRPOTrainer, {"alpha": 0.1},
+         OWN | {"multi_objective_aggregation": "normalize_then_sum"},
+         "multi_objective_aggregation"),
         (RLOOTrainer, {"alpha": 0.1}, {}, "beta = 0.05"),
         (RLOOTrainer, {"alpha": 0.1}, RLOO | {"normalize_advantages": True}, "normalize"),
-        (GRPOTrainer, {"alpha": 0, "lam": 1, "num_generations": 1}, OWN, "leave lam out"),
-        (
-            GRPOTrainer,
-            {"weights": "length", "over": "group", "num_generations": 1},
-            OWN,
-            "take weights over the batch",
-        ),
+        (GRPOTrainer, ONE | {"lam": 1}, OWN, "leave lam out"),
+        (GRPOTrainer, {"weights": "length", "over": "group", "num_generations": 1}, OWN,
+         "take weights over the batch"),
         (GRPOTrainer, {"alpha": 0, "num_generations": 3}, OWN, "does not divide the 8"),
-        (
-            GRPOTrainer,
-            {"alpha": 0, "num_generations": 1},
-            OWN | {"rows": ROWS[:7]},
-            "7 prompts",
-        ),
+        (GRPOTrainer, ONE, OWN | {"rows": ROWS[:7]}, "7 prompts"),
         (GRPOTrainer, {"alpha": 0}, OWN | {"rows": ROWS[:3]}, "a batch takes 4"),
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
-)
+)  # fmt: skip
 def test_settings_that_undo_it_are_refused(tmp_path, trainer, given, changes, said):
     with pytest.raises(InputError, match=said):
         make(tmp_path, made=with_baseline(trainer, **given), **changes)

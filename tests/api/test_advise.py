@@ -14,6 +14,7 @@ ROWS = [
     {"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}", "answer": at % 3 + 1}
     for at in range(6)
 ]
+N_64 = {"completions_per_step": 64}
 SETTINGS = {"sampling": {"max_new_tokens": 2}, "budget": 144, "progress": False}
 
 
@@ -75,24 +76,18 @@ def test_more_is_spent_where_less_may_be_lost(parts):
         ({"model_path": "x"}, "advise: unknown key model_path; "),
         ({"budget": 71}, "budget = 71: the first look takes 72 completions"),
         ({"prompts": ROWS[:2]}, "2 prompts: advice needs three or more"),
-        (
-            {"reward": lambda text, row: 1.0},
-            "in 144 completions of mean reward 1 rewards differ within 0 of 6",
-        ),
-        ({"completions_per_step": 100}, "no whole groups of num_generations = 8"),
-        ({"completions_per_step": 64, "training": "x"}, "training: not a mapping"),
-        (
-            {"completions_per_step": 64, "training": {"per_device_train_batch_size": 8}},
-            "completions_per_step = 64, but a step has 8",
-        ),
-        (
-            {"completions_per_step": 64, "training": {"completions_per_step": 32}},
-            "completions_per_step = 64: training says 32; leave one out",
-        ),
+        ({"reward": lambda text, row: 1.0},
+         "in 144 completions of mean reward 1 rewards differ within 0 of 6"),
+        (N_64 | {"completions_per_step": 100}, "no whole groups of num_generations = 8"),
+        (N_64 | {"training": "x"}, "training: not a mapping"),
+        (N_64 | {"training": {"per_device_train_batch_size": 8}},
+         "completions_per_step = 64, but a step has 8"),
+        (N_64 | {"training": {"completions_per_step": 32}},
+         "completions_per_step = 64: training says 32; leave one out"),
         ({"interval": {"level": 2}}, "interval.level"),
         ({"interval": 0.9}, r"interval = 0\.9: .* valid dictionary"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_used(parts, changes, words):
     with pytest.raises(InputError, match=words):
         advise(parts, **changes)

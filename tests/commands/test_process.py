@@ -86,32 +86,22 @@ def test_a_package_that_is_missing_is_one_line():
     assert re.search("run_mse.py: no package .* in .*; pip install '.' in the clone", line)
 
 
-ENDINGS = {
-    "missing": (FileNotFoundError(2, "No such file", "a.npz"), 2, "a.npz: No such file;"),
-    "long name": (
-        OSError(errno.ENAMETOOLONG, "Too long", "x" * 5000),
-        2,
-        "x: Too long; sh",
-    ),
-    "full disk": (OSError(errno.ENOSPC, "No space left"), 2, "the disk: No space left; fr"),
-    "memory": (MemoryError("8 TiB"), 2, "out of memory: MemoryError: 8 TiB; lower"),
-    "key": (InputError("seed = -1"), 2, "seed = -1"),
-    "interrupted": (KeyboardInterrupt(), 130, "interrupted; the same command goes on"),
-    "ours": (
-        ZeroDivisionError("by zero"),
-        70,
-        "internal error: ZeroDivisionError: by zero;",
-    ),
-    "nameless": (OSError("odd"), 70, "internal error: OSError: odd; details in"),
-    "nobody's": (BaseException("odd"), 70, "internal error: BaseException: odd; details"),
-    "asked": (SystemExit("enough"), 70, "internal error: SystemExit: enough"),
-}
+ENDINGS = [
+    (FileNotFoundError(2, "No such file", "a.npz"), 2, "a.npz: No such file;"),
+    (OSError(errno.ENAMETOOLONG, "Too long", "x" * 5000), 2, "x: Too long; sh"),
+    (OSError(errno.ENOSPC, "No space left"), 2, "the disk: No space left; fr"),
+    (MemoryError("8 TiB"), 2, "out of memory: MemoryError: 8 TiB; lower"),
+    (InputError("seed = -1"), 2, "seed = -1"),
+    (KeyboardInterrupt(), 130, "interrupted; the same command goes on"),
+    (ZeroDivisionError("by zero"), 70, "internal error: ZeroDivisionError: by zero;"),
+    (OSError("odd"), 70, "internal error: OSError: odd; details in"),
+    (BaseException("odd"), 70, "internal error: BaseException: odd; details"),
+    (SystemExit("enough"), 70, "internal error: SystemExit: enough"),
+]
 
 
-@pytest.mark.parametrize("case", ENDINGS)
-def test_every_error_is_one_line(case, capsys):
-    error, status, message = ENDINGS[case]
-
+@pytest.mark.parametrize(("error", "status", "message"), ENDINGS)
+def test_every_error_is_one_line(error, status, message, capsys):
     def command():
         raise error
 

@@ -25,9 +25,9 @@ CENTRED, BATCH = {"name": "centred"}, {"name": "batch-std"}
 
 def of_wandb(values):
     """Write settings as the config.yaml of Weights & Biases, beside those of a model."""
-    model = {"architectures": ["X"], "num_hidden_layers": 2, "head_dim": 64,
-             "rope_parameters": {"rope_theta": 1e4, "beta_fast": 32}, "top_k": None,
-             "quantization_config": {"load_in_4bit": True}}  # fmt: skip
+    model = {"architectures": ["X"], "num_hidden_layers": 2, "head_dim": 64, "top_k": None}
+    model |= {"rope_parameters": {"rope_theta": 1e4, "beta_fast": 32}}
+    model |= {"quantization_config": {"load_in_4bit": True}}
     whole = {"_wandb": {"cli_version": "0.2"}, **model, **values}
     return {"wandb_version": 1, **{key: {"value": one} for key, one in whole.items()}}
 
@@ -116,9 +116,9 @@ def test_verls_resolved_configuration(weights, engine, tmp_path):
     values = dict.fromkeys(sorted(TRAINERS["verl"].own_names), "x")
     values |= {f"{ROLLOUT}.response_length": "${oc.select:data.max_response_length,512}"}
     values |= {name: row.default for name, row in rows.items()}
-    values |= {f"{ROLLOUT}.n": 8, "algorithm.adv_estimator": weights, "data.trust": None,
-               f"{ACTOR}.strategy": engine, f"{ACTOR}.optim.lr": 1e-6,
-               "trainer.total_epochs": 15, f"{ACTOR}.use_kl_loss": True}  # fmt: skip
+    values |= {f"{ROLLOUT}.n": 8, "algorithm.adv_estimator": weights, "data.trust": None}
+    values |= {f"{ACTOR}.strategy": engine, f"{ACTOR}.optim.lr": 1e-6}
+    values |= {"trainer.total_epochs": 15, f"{ACTOR}.use_kl_loss": True}
     spelt = [other for row in rows.values() for other in row.also]
     values = {name: one for name, one in values.items() if name not in spelt}
     for form in ("yaml", "json", "wandb"):

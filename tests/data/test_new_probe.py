@@ -154,8 +154,8 @@ def test_nested_columns_go_by_dotted_names():
             written(prompts="verl.parquet", out="b.yaml", answer=part)
 
 
-ASKED = {"question": "author of Emma", "golden_answers": ["Jane Austen", "Austen"],
-         "reward_model": {"ground_truth": {"target": ["Austen"]}}}  # fmt: skip
+ASKED = {"question": "author of Emma", "golden_answers": ["Jane Austen", "Austen"]}
+ASKED |= {"reward_model": {"ground_truth": {"target": ["Austen"]}}}
 SCORES = """
 def whole(solution_str, ground_truth):
     return float(any(one in solution_str for one in ground_truth["target"]))

@@ -20,8 +20,8 @@ from mse_lab.data.rewards import contains, gsm8k
 from mse_lab.errors import InputError
 from prompt_sets import FIELDS, ROOT, load, refuse, word_problems
 
-NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]},
-          "extra_info": {"index": 3, "of": {"level": "easy"}}}  # fmt: skip
+NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]}}
+NESTED |= {"extra_info": {"index": 3, "of": {"level": "easy"}}}
 ONE = {"problem": 1, "answer": 1}
 
 

@@ -120,8 +120,13 @@ def test_mean_score_by_hand():
     np.testing.assert_allclose(check.bound, bound)
 
 
+def of(scores_PKGD):
+    """The products of scores."""
+    return scores_PKGD @ scores_PKGD.swapaxes(-1, -2)
+
+
 def blocks_of(scores_PKGD):
-    return only_gram(scores_PKGD @ scores_PKGD.swapaxes(-1, -2))
+    return only_gram(of(scores_PKGD))
 
 
 def nearly_sure(rng, prompts, rare):
@@ -155,44 +160,30 @@ def one_large(rng, shift):
 
 def halves_apart(scores):
     """The products of blocks of which each half was scored by itself."""
-    gram_PKGG = scores @ scores.swapaxes(-1, -2)
+    gram_PKGG = of(scores)
     gram_PKGG[..., :16, 16:] = gram_PKGG[..., 16:, :16] = np.nan
     return gram_PKGG
-
-
-def of(scores):
-    return scores @ scores.swapaxes(-1, -2)
 
 
 # Products of scores, and whether their mean passes for zero.
 MEANS = {
     "rare completions three times too rare": (
-        lambda rng: of(rare_ones(rng, (200, 4, 32), 0.033, 0.1)),
-        False,
-    ),
+        lambda rng: of(rare_ones(rng, (200, 4, 32), 0.033, 0.1)), False),
     # The figure is about 8.6 with a spread of 1, its bound 5.5. Were a block weighed by its
     # own scores, those with the rare completion would count for less: 4.3 on average.
     "a rare completion drawn thrice as often": (
-        lambda rng: of(rare_ones(rng, (1000, 2, 16), 0.06, 0.02)),
-        False,
-    ),
+        lambda rng: of(rare_ones(rng, (1000, 2, 16), 0.06, 0.02)), False),
     "one prompt of large scores": (lambda rng: of(one_large(rng, 0.0)), True),
     "small ones lie beside it": (lambda rng: of(one_large(rng, 0.2)), False),
     # The strongest violation: no product between different completions is negative.
     "all point the same way": (
-        lambda rng: of(1 + 0.1 * rng.standard_normal((6, 4, 32, 131))),
-        False,
-    ),
+        lambda rng: of(1 + 0.1 * rng.standard_normal((6, 4, 32, 131))), False),
     "halves apart": (lambda rng: halves_apart(rng.standard_normal((4, 4, 32, 3))), True),
     "halves apart lie": (
-        lambda rng: halves_apart(rng.standard_normal((4, 4, 32, 3)) + 0.5),
-        False,
-    ),
+        lambda rng: halves_apart(rng.standard_normal((4, 4, 32, 3)) + 0.5), False),
     "norms alone": (
-        lambda rng: np.where(np.eye(8), 1, np.nan) + np.zeros((2, 3, 8, 8)),
-        None,
-    ),
-}
+        lambda rng: np.where(np.eye(8), 1, np.nan) + np.zeros((2, 3, 8, 8)), None),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", MEANS)
