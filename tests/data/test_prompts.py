@@ -8,9 +8,6 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from fuzzing import CASES
-from hypothesis import given
-from hypothesis import strategies as st
 
 from log_makers import write_lines
 from mse_lab.config.prompt_templates import FEW_SHOT, TEMPLATES
@@ -83,35 +80,6 @@ def test_columns_inside_others_go_by_dotted_names(tmp_path):
     assert load(source=turns, fields=inside, template="none")[0].text == "1 + 2"
     source = write_lines(tmp_path / "p.jsonl", [{**NESTED, "q.text": "plain"}])
     assert load(source=source, fields=fields, template="none")[0].text == "plain"
-
-
-@given(st.data())
-@CASES
-def test_a_mutated_file_is_read_right_or_refused(tmp_path, data):
-    """Renamed, nested, repeated, cut, other values; right is what json and pandas say."""
-    names = st.sampled_from(["problem", "answer", "id", "q", "category", "a.b"])
-    values = st.sampled_from(
-        ["1", 2, None, "", ["x"], {"b": "3"}, {"text": "4"}, True, 0.5]
-    )
-    rows = data.draw(st.lists(st.dictionaries(names, values, max_size=4), max_size=3))
-    text = "".join(json.dumps({"problem": "p", "answer": 1} | row) + "\n" for row in rows)
-    cut = data.draw(st.sampled_from([0, 0, 0, 1, 7]))
-    path = tmp_path / "p.jsonl"
-    path.write_text(text[: len(text) - cut])
-    fields = {
-        name: data.draw(st.sampled_from([name, "q.text", "a.b", "answer.b"]))
-        for name in ("problem", "answer")
-    }
-    try:
-        found = load(source=path, fields=fields, template="none")
-    except InputError:
-        return
-    read = pd.json_normalize([json.loads(line) for line in path.read_text().splitlines()])
-    assert len(found) == len(read)
-    for prompt, (_, row) in zip(found, read.iterrows(), strict=True):
-        assert prompt.text == str(row[fields["problem"]])
-        answer = prompt.record["answer"]
-        assert isinstance(answer, dict) or str(answer) == str(row[fields["answer"]])
 
 
 @pytest.mark.parametrize("name", ["arithmetic-tiny", "arithmetic-worked", "arithmetic"])

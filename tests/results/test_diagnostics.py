@@ -65,23 +65,6 @@ def test_tokens_are_counted(case):
     assert found["end_ids"].dtype == np.int64
 
 
-def test_diagnosis():
-    pools = make_design(np.random.default_rng(0), prompts=10).draw(
-        np.random.default_rng(1), 64, 4, 8
-    )
-    found = diagnose(pools, make_summaries(10), {2: "<end>", 5: "<stop>", 7: "<pad>"})
-    assert found.completions == 64 + 32
-    assert found.accuracy == found.mean_reward == pools.reference_rewards_PN.mean()
-    values = pools.reference_rewards_PN.mean(1)
-    assert found.never_right == (values == 0).mean()
-    assert found.always_right == (values == 1).mean()
-    assert found.one_reward == found.never_right + found.always_right
-    assert (found.truncated, found.mean_length) == (0.25, 3.0)
-    # 60 and 12 of 96 completions; a token that never came is listed too.
-    shares = [(one.id, one.text, one.share) for one in found.end_tokens]
-    assert shares == [(2, "<end>", 0.625), (5, "<stop>", 0.125), (7, "<pad>", 0.0)]
-
-
 def test_tokens_of_stop_strings_count_together():
     """Completions ended by tokens 5 and 7, which are no end tokens: 60 and 12 of 96."""
     ends = {"end_ids": np.array([5, 7]), "end_counts": np.array([60, 12])}
@@ -93,17 +76,18 @@ def test_tokens_of_stop_strings_count_together():
 
 
 def test_blocks_of_a_sample_count_by_their_completions():
-    """8 of one block and 24 of another, of two prompts; shares are of all 64."""
+    """8 of one block and 24 of another, of four prompts; shares are of all 128."""
     few, many = (
         make_measurement(truncated=share, end_counts=np.array(ends)).completions
         for share, ends in ((1.0, [0, 0]), (0.5, [12, 0]))
     )
-    rewards = [np.array([0.0, 1.0] * 16), np.zeros(32)]
-    found = diagnostics_of(rewards, [few, many] * 2, {2: "<end>"}, [8, 24] * 2, binary=True)
-    assert (found.prompts, found.completions) == (2, 32)
+    rewards = [np.array([0.0, 1.0] * 16), np.zeros(32), np.zeros(32), np.ones(32)]
+    found = diagnostics_of(rewards, [few, many] * 4, {2: "<end>"}, [8, 24] * 4, binary=True)
+    assert (found.prompts, found.completions) == (4, 32)
     assert found.truncated == (8 * 1.0 + 24 * 0.5) / 32
-    assert [one.share for one in found.end_tokens if one.id == 2] == [24 / 64]
-    assert (found.mean_reward, found.never_right, found.one_reward) == (0.25, 0.5, 0.5)
+    assert [one.share for one in found.end_tokens if one.id == 2] == [48 / 128]
+    assert (found.mean_reward, found.never_right, found.always_right) == (0.375, 0.5, 0.25)
+    assert (found.accuracy, found.one_reward) == (0.375, 0.75)
 
 
 def test_graded_rewards_have_no_accuracy_and_what_was_given_up_is_counted():
