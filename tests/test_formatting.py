@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mse_lab.formatting import (
-    NONE,
-    duration,
-    number,
-    percent,
-    share,
-    times,
-    with_interval,
-)
+from mse_lab.formatting import NONE, duration, number, percent, share, times, with_interval
 from mse_lab.mse.intervals import UNKNOWN
 
 

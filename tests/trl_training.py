@@ -63,10 +63,7 @@ def make(folder, callbacks=(), reward=right, made=None, rows=ROWS, **changes):
 def train(folder, callbacks, reward=right, resume=None, **changes):
     """Train tiny/base for five steps; give the trainer and its screen."""
     trainer = make(folder, callbacks, reward, **changes)
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()) as screen,
-    ):
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as screen:
         warnings.simplefilter("ignore", FutureWarning)
         trainer.train(resume_from_checkpoint=resume)
     return trainer, screen.getvalue()

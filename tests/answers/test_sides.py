@@ -14,13 +14,7 @@ from claimed_runs import DESIGNS, draw
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.moments import Moments
 from mse_lab.mse.prompt_table import count_carriers
-from mse_lab.mse.regime import (
-    _side,
-    aggregate_place,
-    find_regime,
-    gain_shares,
-    oracle_gain,
-)
+from mse_lab.mse.regime import _side, aggregate_place, find_regime, gain_shares, oracle_gain
 from simulated import Design, analysed, make_design, with_rewards
 
 KINDS, SIZES = ("fair", "quiet", "loud", "easy"), (4, 8, 16)

@@ -337,10 +337,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("trainer", "source", "text", "line"),
-    REFUSED,
-)
+@pytest.mark.parametrize(("trainer", "source", "text", "line"), REFUSED)
 def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if source is None:

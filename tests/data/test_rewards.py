@@ -200,8 +200,7 @@ def prompts(*answers):
           for module in ("builtins", "sys", "os.path", "yaml", "torch", "json")),
         ("nowhere.py:f", "write nowhere:f"),
         ("./far/nowhere.py:f", "write far.nowhere:f"),
-        (".a:b", "write package.module:function"),
-        ("a\0b:c", "write package.module:function"),
+        *((name, "write package.module:f") for name in (".a:b", "a\0b:c", ":", "a:")),
     ],
 )  # fmt: skip
 def test_no_such_reward(name, message):

@@ -83,27 +83,10 @@ def test_any_function(tmp_path, arguments, statement, settings):
     use(tmp_path, text, settings)
 
 
-@given(statements.filter(lambda one: one.startswith("raise")) | TEXTS)
-@example("theirs = None")
-@example("def __getattr__(name): raise SystemExit")
-@example("x = '\0'")
-@example("(" * 5000)
-@example("def f(): f()\nf()")
-@CASES
-def test_any_module(tmp_path, text):
-    use(tmp_path, BEFORE + text, {})
-
-
 @given(st.sampled_from(list(ESTIMATORS)) | TEXTS, settings | st.dictionaries(TEXTS, TEXTS))
 @CASES
 def test_any_parameters_of_the_built_in_ones(name, settings):
     answer_or_one_line(find_estimator, {**settings, "name": name})
-
-
-@given(TEXTS | st.sampled_from([".a:b", "a:", ":", "a:b:c", "a\0:b", "os:path", "math:pi"]))
-@CASES
-def test_any_name(name):
-    answer_or_one_line(load_reward, name)
 
 
 @given(latex | TEXTS, latex)

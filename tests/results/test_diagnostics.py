@@ -11,12 +11,7 @@ import pytest
 from measurements import make_measurement
 from mse_lab.mse.moments import Proxy
 from mse_lab.report.run_screen import describe_completions
-from mse_lab.results.diagnostics import (
-    Diagnostics,
-    EndToken,
-    diagnose,
-    diagnostics_of,
-)
+from mse_lab.results.diagnostics import Diagnostics, EndToken, diagnose, diagnostics_of
 from mse_lab.results.measurement import describe_tokens
 from simulated import make_design
 
