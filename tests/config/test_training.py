@@ -355,46 +355,42 @@ def test_a_form_that_is_refused(trainer, source, text, line, tmp_path, monkeypat
 
 
 PROBE = {"model": {"path": "x"}, "prompts": {"source": "y"}}
+SAMPLED = {"sampling": {"temperature": 0.7, "max_new_tokens": 64}}
+SAMPLED |= {"model": {"path": "x", "adapter": {}}}
+KWARGS = {"enable_thinking": False}
+CHAT = {"source": "y", "chat": True, "chat_template_kwargs": KWARGS}
+THINKING = {"prompts": CHAT, "sampling": {"max_new_tokens": 512}}
+OURS = {"temperature": 0.7, "max_completion_length": 64, "use_peft": True}
+EIGHT = {"words": ["--num_generations", "8"]}
 
 
-def test_sampling_and_adapter_are_compared_with_the_probes():
-    values = {"temperature": 0.7, "max_completion_length": 64, "use_peft": True}
-    training = Training(trainer="trl", **values)
-    probe = parse_probe(PROBE, "p")
-    assert find_setting(training, probe).uncounted == (
-        "temperature = 0.7 (the probe's temperature is 1.0)",
-        "max_completion_length = 64 (the probe's max_new_tokens is 8)",
-        "use_peft = True (the probe has no adapter)",
+@pytest.mark.parametrize(
+    ("training", "probe", "uncounted"),
+    [
+        (OURS, SAMPLED, ()),
+        (OURS, {}, ("temperature = 0.7 (the probe's temperature is 1.0)",
+                    "max_completion_length = 64 (the probe's max_new_tokens is 8)",
+                    "use_peft = True (the probe has no adapter)")),
+        (EIGHT, SAMPLED,
+         ("temperature = 1.0 (default) (the probe's temperature is 0.7)",
+          "max_completion_length = 512 (default) (the probe's max_new_tokens is 64)",
+          "no use_peft (the probe has an adapter)")),
+        (EIGHT, THINKING, (
+            "chat_template_kwargs = None (default) (the probe's chat_template_kwargs is "
+            f"{KWARGS})",)),
+        ({"words": [*EIGHT["words"], f"--chat_template_kwargs={KWARGS}"]}, THINKING, ()),
+        # By hand what is not said is not known.
+        ({"num_generations": 8}, SAMPLED, ()),
+        ({"num_generations": 8, "chat_template_kwargs": {}}, {}, ()),
+        ({"num_generations": 8, "max_completion_length": None}, SAMPLED,
+         ("max_completion_length = None (the probe's max_new_tokens is 64)",)),
+    ],
+)  # fmt: skip
+def test_sampling_and_adapter_are_compared_with_the_probes(training, probe, uncounted):
+    found = find_setting(
+        Training(trainer="trl", **training), parse_probe(PROBE | probe, "p")
     )
-    sampling = {"temperature": 0.7, "max_new_tokens": 64}
-    alike = {**PROBE, "sampling": sampling, "model": {"path": "x", "adapter": {}}}
-    assert find_setting(training, parse_probe(alike, "p")).uncounted == ()
-    other = Training(trainer="trl", words=["--num_generations", "8"])
-    assert find_setting(other, parse_probe(alike, "p")).uncounted == (
-        "temperature = 1.0 (default) (the probe's temperature is 0.7)",
-        "max_completion_length = 512 (default) (the probe's max_new_tokens is 64)",
-        "no use_peft (the probe has an adapter)",
-    )
-    kwargs = {"enable_thinking": False}
-    thinking = parse_probe(
-        {
-            **PROBE,
-            "prompts": {"source": "y", "chat": True, "chat_template_kwargs": kwargs},
-            "sampling": {"max_new_tokens": 512},
-        },
-        "p",
-    )
-    like = Training(words=["--num_generations=8", f"--chat_template_kwargs={kwargs}"])
-    assert find_setting(like, thinking).uncounted == ()
-    assert find_setting(other, thinking).uncounted == (
-        "chat_template_kwargs = None (default) (the probe's chat_template_kwargs is "
-        f"{kwargs})",
-    )
-    no_limit = Training(trainer="trl", num_generations=8, max_completion_length=None)
-    [said] = find_setting(no_limit, parse_probe(alike, "p")).uncounted
-    assert said.startswith("max_completion_length = None (the probe's max_new_tokens is ")
-    by_hand = Training(trainer="trl", num_generations=8)
-    assert find_setting(by_hand, parse_probe(alike, "p")).uncounted == ()
+    assert found.uncounted == uncounted
 
 
 def test_the_lists_of_names_are_those_of_the_installed_trl():

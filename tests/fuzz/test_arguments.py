@@ -17,17 +17,9 @@ from mse_lab.results.files import write_bytes
 COMMANDS = list(cli.COMMANDS)
 
 # Bytes of a file name that are no UTF-8 arrive as lone surrogates.
-ODD = ["", " ", ".", "..", "/", "~", "-", "--", "\n", "\x1b[2J", "\udcff"]
+ODD = ["", " ", ".", "..", "/", "~", "-", "--", "\n", "\x1b[2J", "\udcff", "x.png"]
 LONG = ["x" * 300, "x" * 5000, "x/" * 3000, "../" * 2000, "x" * 255 + ".png"]
-FILES = [
-    "tiny",
-    "tiny/base/",
-    "probe.yaml",
-    "probe.yaml/",
-    "probe.yaml/y",
-    "x.png",
-    "/dev/null",
-]
+FILES = ["tiny", "tiny/base/", "probe.yaml", "probe.yaml/", "probe.yaml/y", "/dev/null"]
 # No command line holds a NUL.
 LETTERS = st.characters(codec="utf-8", exclude_characters="\0")
 NAMES = st.text(LETTERS, max_size=20) | st.sampled_from([*ODD, *LONG, *FILES])

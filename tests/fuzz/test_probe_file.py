@@ -20,16 +20,7 @@ from mse_lab.run.memory import budget_bytes
 ROOT = Path(__file__).resolve().parents[2]
 VALUES = yaml.safe_load((ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8"))
 WHOLE = parse_probe(VALUES, "probe").model_dump(mode="json")
-KEYS = [
-    *dict(leaves(WHOLE)),
-    "model",
-    "prompts",
-    "pool",
-    "model.adapter.rank",
-    "no.such",
-    "list",
-]
-
+KEYS = [*dict(leaves(WHOLE)), "model", "prompts", "pool", "model.adapter.rank", "no.such"]
 # As text, for they are what YAML makes of it that matters.
 NASTY = [
     *("2026-13-01", "2026-01-01", "0001-01-01t00:00:00+99:99", "12:30:45", "0x_", "="),
