@@ -33,6 +33,7 @@ from probes.studies.training_design import (
 from probes.studies.training_law import (
     Constants,
     Sums,
+    fit_power,
     judge,
     judge_arms,
     predict,
@@ -307,6 +308,14 @@ def test_a_baselines_error_is_that_of_its_prompts():
         expected = np.mean(a - 2 * by * b + by**2 * s - gamma)
         assert sums.within(alpha, lam) == pytest.approx(expected, rel=1e-12)
     assert sums.within(0.0, 1.0) == pytest.approx(oracle.mean(), rel=1e-12)
+
+
+def test_the_power_of_a_law_is_found():
+    """Gains 1/x^2 that seeds scale alike; gains below zero have none."""
+    errors = np.array([1.5, 2.0, 4.0, 8.0])
+    alike = np.random.default_rng(5).uniform(0.5, 1.5, (8, 1)) / errors**2
+    np.testing.assert_allclose(fit_power(alike, errors), [-2, -2, -2])
+    assert np.isnan(fit_power(alike - 1, errors)).all()
 
 
 def test_other_seeds_are_counted_from_the_first():
