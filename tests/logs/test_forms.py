@@ -91,8 +91,6 @@ READ = {
             prompt=lambda row: f"Mend /ws-{row['id']}-{row['place']}."),
         "group=group_id", BY_ID | {"prompts": 60},
     ),
-    "one text, cut by order": (lines("example_id=id", "reward", prompt=MESSAGES),
-        "group=example_id", BY_ID),
     "nested ids": (lines("reward", task=lambda row: {"i": {"n": row["id"]}}),
         "prompt_id=task.i.n", BY_ID),
     "an id of each completion": (lines("prompt", "reward",
@@ -168,14 +166,10 @@ REFUSED = {
             "output=text", "step", "score=reward", "uid=id", gts="") for _ in range(2)]),
         "", "has 16 completions, some of them the same: of a file that was appended to",
     ),
-    "groups numbered anew": (lines("reward", group=lambda row: row["id"] % 5), "",
-        "line 41: group '0' comes again after another"),
     "the user's groups numbered anew": (lines("reward", g=lambda row: row["id"] % 5),
         "group=g", "line 41: group '0' comes again after another"),
     "prompts of a harness": (lines("reward", "step", "group_id=id", **HARNESS), "",
         "and group_id is that of several: --columns group=group_id if it identifies"),
-    "a group of other prompts": (lines("reward", "step", "group=id", **HARNESS), "",
-        "and group is that of several: --columns group=group"),
     "one group of all prompts": (lines("reward", group=0, **HARNESS), "",
         "and group is that of several"),
     "a group of some other prompts": (
@@ -213,11 +207,6 @@ REFUSED = {
             for n in range(4200)],
         "", "has 5 completions, with 2 values of uid",
     ),
-    "groups by a late id": (
-        [{"prompt_id": n, "reward": n % 2} | ({"uid": n // 5} if n > 4095 else {})
-            for n in range(4200)],
-        "", "has 1 completions, and uid is that of several",
-    ),
     "one id in two types": (lines("reward", prompt_id=lambda row: str(row["id"])
         if row["place"] else row["id"]), "", "prompt_id is of the type str, in rows"),
     "an id as float and int": (lines("reward", prompt_id=lambda row: row["id"]
@@ -233,22 +222,12 @@ REFUSED = {
         "480 completions, and there is no other"),
     "passes side by side": (lines("prompt", "reward", Epoch=lambda row: row["place"] // 4),
         "", "with 2 values of Epoch: --columns .*, step=Epoch if a pass"),
-    "passes of a group's id": (
-        lines("prompt_id=id", "group=id", "reward", runID=lambda row: row["place"] % 2),
-        "", "with 2 values of runID",
-    ),
-    "one text of two groups": (
-        lines("reward", "step", prompt=lambda row: f"{max(row['id'], 1)}"), "",
-            "has 16 completions, others 8",
-    ),
     "one group of all texts, two alike": (
         lines("reward", prompt=lambda row: f"{max(row['id'], 1)}", group=1), "",
             "has 16 completions, others 8",
     ),
     "an id that is drawn again": (lines("reward", prompt_id=lambda row: row["id"] % 12), "",
         "prompt '0' comes again after another: a file that was appended to"),
-    "a text that is drawn again": (lines("reward", prompt=lambda row: f"{row['id'] % 12}"),
-        "", "prompt '0' comes again after another"),
     "an id that counts within a step": (
         lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
             "goes with two prompts",
@@ -263,10 +242,6 @@ REFUSED = {
         "no completion has a reward"),
     "a column that is not there": (lines("prompt_id=id", "reward"), "reward=score",
         "has no column 'score'; its columns are prompt_id, reward"),
-    "a nested column that no row has": (
-        lines("prompt", "reward", meta=lambda row: {"id": row["id"]}), "prompt_id=meta.idd",
-        "no row has 'meta.idd', named by --columns prompt_id=meta.idd",
-    ),
     "a group that no row has": (lines("prompt_id=id", "reward", g=None), "group=g",
         "no row has 'g', named by --columns group=g"),
     "one of two nested rewards that no row has": (
