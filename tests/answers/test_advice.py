@@ -28,7 +28,6 @@ from simulated import (
     analysed,
     choose,
     evidence_of,
-    known_table,
     make_design,
     population,
     sample,
@@ -52,16 +51,6 @@ def evidence(pools, setting=DEFAULT, completions=0, **more):
     return evidence_of_run(run, setting, completions=completions)
 
 
-def test_finds_the_best_size(known):
-    design, pools, _ = known
-    found, truth = make_advice(evidence(pools, SIZES_OF_64)), Truth(design)
-    assert standard_errors(found.best, truth.best_size) < 4
-    assert found.best.high - found.best.low < 2
-    assert found.verdict == "change"
-    least = min(map(truth.cost, range(2, 257)))
-    assert truth.cost(found.set_to) <= 1.05 * least
-
-
 def test_the_rate_of_half_as_many_completions(known):
     """Adam's step grows by the root of 1 + the error; all else is met on average."""
     design, pools, _ = known
@@ -81,13 +70,14 @@ def test_the_rate_of_half_as_many_completions(known):
 
 
 def test_a_saving_in_steps_is_smaller_than_in_completions(known):
-    """Of 64 in use: both are the truth's within four standard errors."""
+    """Of 64 in use: both are the truth's, and the size set costs no more than the best."""
     design, pools, _ = known
     setting = SIZES_OF_64
     found = make_advice(evidence(pools, setting, 256))
     truth = Truth(design)
     gradient2, size = truth.constants.gradient2.item(), found.set_to
     at, to = (truth.cost(one) for one in (64, size))
+    assert to <= 1.05 * min(map(truth.cost, range(2, 257)))
     assert standard_errors(found.saves, 1 - to / at) < 4
     steps = 1 - (256 * gradient2 + to) / (256 * gradient2 + at)
     assert standard_errors(found.steps_saved, steps) < 4
@@ -115,21 +105,6 @@ def test_kept_as_data_and_read_again(known, tmp_path):
     path.write_text(path.read_text().replace('"set_to"', '"set_too"'))
     with pytest.raises(InputError, match=r"advice\.json: damaged \(.*set_to"):
         restore_advice(path)
-
-
-def test_without_spread_between_prompts_there_is_no_upper_bound(alike):
-    found = advise_on(sample(alike, np.random.default_rng(3)))
-    assert found.unbounded
-    assert found.c1.low <= 0
-
-
-def test_hand_arithmetic():
-    # c1 = 1, c2 = 2, c3 = 9, c_vanilla = 5: G* = 1 + 3.
-    known = known_table(1.0, 2.0, 9.0, 5.0)
-    assert known.best_group_size(LEVEL) == pytest.approx((4, 4, 4))
-    # A negative c1 counts as zero.
-    negative = known_table(-1.0, 2.0, 9.0, 5.0)
-    assert negative.best_group_size(LEVEL).value == math.inf
 
 
 def test_shares_of_groups_that_the_pools_are_too_small_for_are_not_said(known):
