@@ -19,6 +19,7 @@ from mse_lab.answers.claims import (
     ratio,
     signed,
 )
+from mse_lab.answers.statements import UNEXPLAINED
 from mse_lab.mse.intervals import Statistic
 
 LEVEL = 0.95
@@ -28,11 +29,16 @@ def about(test, **further):
     return Statement("S", "says", "short", test, **further)
 
 
+def spread(count):
+    """Numbers whose mean has a standard error of one, by many degrees of freedom."""
+    noise = np.random.default_rng(0).standard_normal((1, count))
+    return np.sqrt(count) * (noise - noise.mean()) / noise.std(ddof=1)
+
+
 def number(value, error):
-    """A ratio with this standard error, known to many degrees of freedom."""
-    noise = np.random.default_rng(0).standard_normal((1, 10000))
-    noise = error * np.sqrt(noise.size) * (noise - noise.mean()) / noise.std(ddof=1)
-    return ratio("a/b", Statistic(value, {"a": noise}, {}), Statistic(1.0, {}, {}), LEVEL)
+    """A ratio with this standard error."""
+    found = Statistic(value, {"a": error * spread(10_000)}, {})
+    return ratio("a/b", found, Statistic(1.0, {}, {}), LEVEL)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +151,22 @@ def test_what_a_refutation_is_called():
         claims = judge([Case(picture, (put,))], ("run",))
         assert [one.verdict for one in claims] == [verdict, verdict]
         assert "), by the theorem 1.3, " in claims[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "verdict"),
+    [
+        (-0.1, 0.01, "holds"),
+        (0.005, 0.001, "holds"),
+        (0.005, 0.01, "undecided"),
+        (0.5, 0.2, "fails"),
+    ],
+)
+def test_what_explains_a_hundredth_of_the_variance_is_negligible(value, error, verdict):
+    found = Statistic(value, {"a": value + error * spread(10_000)}, {})
+    number = signed("r^2", found, LEVEL)
+    [claim] = judge([Case(about(UNEXPLAINED), (number,))], ("run",))
+    assert claim.verdict == verdict
 
 
 def test_numbers_take_their_spread_from_statistics():

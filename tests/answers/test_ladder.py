@@ -9,10 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mse_lab.answers import ladder
 from mse_lab.answers.advice_evidence import allowed_sizes, evidence_of_run
 from mse_lab.answers.ladder import Ladder
 from mse_lab.config.training import DEFAULT, read_training
 from mse_lab.mse.intervals import Estimate
+from mse_lab.mse.prompt_table import PromptTable
 from simulated import analysed
 
 GRPO_8 = read_training({"loss_type": "dr_grpo", "estimator": "grpo"})
@@ -48,6 +50,23 @@ def test_grpo_type_stands_for_a_biased_loss_over_whole_epochs(known, rows):
     for name in ("trainer", "best"):
         assert biased[name].cost.value != pytest.approx(rows[name].cost.value, rel=1e-3)
         assert biased[name].in_epochs == pytest.approx(rows[name].in_epochs, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "knows", "priced"),
+    [
+        ("best-constant-loo", False, "best-constant-loo"),
+        ("grpo-std", False, "grpo"),
+        ("grpo-std", True, "grpo-std"),
+    ],
+)
+def test_a_biased_loss_has_a_direction_where_the_gradient_is_known(
+    known, monkeypatch, estimator, knows, priced
+):
+    monkeypatch.setattr(PromptTable, "knows_gradient", lambda *_: knows)
+    monkeypatch.setattr(ladder, "find_aims", lambda *_: {8: "an aim"})
+    setting = read_training({"trainer": "other", "G": 8, "estimator": estimator})
+    assert ladder_of(known[1], setting).entry == priced
 
 
 @pytest.mark.parametrize(

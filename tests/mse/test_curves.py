@@ -50,6 +50,13 @@ def test_the_noise_of_v_moves_the_oracle_by_nothing_on_average():
     assert abs(shift_B.mean()) < 4.5 * shift_B.std() / np.sqrt(20_000)
 
 
+def test_a_draw_moves_an_unbiased_error_as_it_moves_each_prompts():
+    curves, [grpo], errors = curves_of(make_pools(6, 256, 4, 16), ["grpo"])
+    curve = curves.measured(grpo, 4, errors[Key("grpo", 4)])
+    moved_B = curves.noise.error_shift_BP.sum(-1) / 6**2
+    np.testing.assert_allclose(curve.noise.mse - curve.point.mse, moved_B)
+
+
 def test_a_draw_moves_the_products_as_it_moves_each_prompts_reference():
     """To first order: r_A and r_B of four prompts in six dimensions, moved by 1e-6."""
     rng = np.random.default_rng(0)

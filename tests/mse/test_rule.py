@@ -270,6 +270,10 @@ def test_a_fitted_baseline_is_a_rung_beside_the_sizes():
     assert [*prices.baselines] == [1, 2]
     ratios = prices.ratios(bound, of_loss=True)
     of_sizes = price_rungs(table, alone).ratios(bound, of_loss=True)
+    small = price_rungs(table, question._replace(completions=64)).grpo.limit
+    assert {rung: [*costs] for rung, costs in small.items()} == {
+        rung: [*costs] for rung, costs in prices.grpo.costs.items()
+    }
     count = len(of_sizes.costs)
     assert [*ratios.costs][count:] == [Rung(1, fitted=True), Rung(2, fitted=True)]
     np.testing.assert_array_equal(ratios.upper_KK[:count, :count], of_sizes.upper_KK)
