@@ -1,12 +1,11 @@
-"""Weights: hand values of every estimator, slow loops, and the slopes that are known."""
+"""Weights: hand values of every estimator, and slow loops."""
 
-from functools import partial
 from math import sqrt
 
 import numpy as np
 import pytest
 from scipy import stats
-from toy import make_batch, make_groups, mean_estimate, toy_policy
+from toy import make_batch, make_groups
 
 from every_estimator import EVERY
 from mse_lab.errors import InputError
@@ -162,45 +161,6 @@ def test_quantile_baseline_is_zero_up_to_one_minus_level(size, level):
         rewards_the_right = 100 * right <= (100 - round(100 * level)) * size
         assert (found[0] > 0) == rewards_the_right
         assert (found[-1] < 0) == (not rewards_the_right)
-
-
-def slope_of_log(value, order):
-    """Of log V truncated: the derivative of -sum (1-V)^k / k."""
-    return sum((1 - value) ** (k - 1) for k in range(1, order + 1))
-
-
-def slope_of_pass(value, k):
-    """Of 1 - (1-V)^k."""
-    return k * (1 - value) ** (k - 1)
-
-
-@pytest.mark.parametrize(
-    ("entry", "size", "slope", "other"),
-    [
-        *(
-            (
-                named("pass-at-k", k=k),
-                size,
-                *(partial(slope_of_pass, k=one) for one in (k, 1)),
-            )
-            for size, k in ((2, 2), (3, 2), (3, 3), (4, 2), (4, 3), (4, 4))
-        ),
-        # Order G - 1, and not G.
-        *(
-            ("maxrl", size, *(partial(slope_of_log, order=n) for n in (size - 1, size)))
-            for size in (2, 3, 4)
-        ),
-    ],
-)
-def test_unbiased_for_its_own_objective(entry, size, slope, other):
-    """Its gradient is its slope in V times that of V; enumerated to rounding."""
-    toy = toy_policy(prompts=2)
-    found, value_P1 = (
-        mean_estimate(toy, find_estimator(entry), size),
-        toy.moments().value[:, None],
-    )
-    np.testing.assert_allclose(found, slope(value_P1) * toy.gradient_PD, atol=1e-13)
-    assert abs(found - other(value_P1) * toy.gradient_PD).max() > 0.01
 
 
 WEIGHTS = np.array([[[1.0, -1.0]], [[2.0, 0.0]]])
