@@ -89,11 +89,3 @@ def test_shares_of_many_kinds_take_students_interval():
     codes = np.arange(len(shares))
     found = cluster_share(shares, codes, 0.95, np.random.default_rng(0))
     assert found == pytest.approx(cluster_mean(shares, codes, 0.95))
-
-
-def test_shares_that_vary_from_prompt_to_prompt_are_wider():
-    """Eight groups each: of one prompt all alike, they are eight of a kind, not 160."""
-    shares, codes = np.repeat([0.0, 1.0], 80), np.repeat(np.arange(20), 8)
-    alike = cluster_share(shares, codes, 0.95, np.random.default_rng(0))
-    apart = cluster_share(shares, np.arange(160), 0.95, np.random.default_rng(0))
-    assert alike.high - alike.low > 2 * (apart.high - apart.low)
