@@ -19,12 +19,7 @@ from plain_scores import plain_scores
 from simulated import Design
 
 BINARY_REWARDS, GRADED_REWARDS = (1.0, 0.0, 1.0, 0.0), (1.0, -0.5, 0.4, 0.0)
-# Rewards, the length of the gradients' common part, and how often there are the prompts.
-KINDS = {
-    "binary": (BINARY_REWARDS, 1.0, 1),
-    "graded": (GRADED_REWARDS, 1.0, 1),
-    "binary, many": (BINARY_REWARDS, 4.0, 12),
-}
+KINDS = {"binary": BINARY_REWARDS, "graded": GRADED_REWARDS}
 LARGEST = 8  # G of the blocks of replicates.
 
 
@@ -162,12 +157,11 @@ def random_enumerated(rng, kinds=4, dimensions=3, rewards=BINARY_REWARDS):
 
 @cache
 def prompts_of(kind):
-    """Three prompts whose gradients have a common part, or copies of them."""
-    rewards, push, copies = KINDS[kind]
+    """Three prompts whose gradients have a common part."""
     rng = np.random.default_rng(3)
-    prompts = [random_enumerated(rng, rewards=rewards) for _ in range(3)]
-    step = np.array([push, 0, 0])
-    return copies * [
+    prompts = [random_enumerated(rng, rewards=KINDS[kind]) for _ in range(3)]
+    step = np.array([1.0, 0, 0])
+    return [
         replace(
             one,
             lengths=np.ones(4, dtype=int),
