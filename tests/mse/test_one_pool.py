@@ -107,19 +107,18 @@ def truth_of(rewards_C, total):
     return [*(found[name] for name in NAMES), *gradient]
 
 
-@pytest.mark.parametrize("total", [4, 8, 16])
-@pytest.mark.parametrize("name", REWARDS)
-def test_no_kernel_is_biased(name, total):
-    found = expected(enumerate_pools(REWARDS[name], total), figures_of)
+@pytest.mark.parametrize(
+    ("name", "total", "most"),
+    [
+        *product(REWARDS, (4, 8, 16), [None]),
+        *product(["rewards 0 and 1"], [8], [(2, 2), (2, 3), (4, 2)]),
+    ],
+    ids=str,
+)
+def test_no_kernel_is_biased(name, total, most):
+    """Over every pool, and every choice of what is differentiated."""
+    found = expected(enumerate_pools(REWARDS[name], total, most), figures_of)
     np.testing.assert_allclose(found, truth_of(REWARDS[name], total), atol=1e-12)
-
-
-@pytest.mark.parametrize("most", [(2, 2), (2, 3), (4, 2)], ids=str)
-def test_none_is_where_some_are_not_differentiated(most):
-    """Over every choice of them."""
-    rewards_C = REWARDS["rewards 0 and 1"]
-    found = expected(enumerate_pools(rewards_C, 8, most), figures_of)
-    np.testing.assert_allclose(found, truth_of(rewards_C, 8), atol=1e-12)
 
 
 @pytest.mark.parametrize("most", [None, (3, 3)], ids=["all", "3 + 3"])
