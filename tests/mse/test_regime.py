@@ -131,23 +131,19 @@ def test_a_few_borrow_more_spread_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("rewards", "expected"),
+    ("norms2", "rewards", "expected"),
     [
-        ([0, 0, 0, 0], (np.nan, np.nan, np.nan)),
-        ([1, 1, 1, 1], (np.nan, np.nan, np.nan)),
-        ([1, 0, 0, 0], (1 / 3, np.nan, np.nan)),
-        ([1, 1, 1, 0], (1 / 2, np.nan, np.nan)),
+        ([1, 2, 3, 4], [0, 0, 0, 0], np.nan),
+        ([1, 2, 3, 4], [1, 1, 1, 1], np.nan),
+        ([1, 2, 3, 4], [1, 0, 0, 0], 1 / 3),
+        ([1, 2, 3, 4], [1, 1, 1, 0], 1 / 2),
+        ([1, 2, 0, 0], [1, 1, 0, 0], np.nan),
     ],
-    ids=["none right", "none wrong", "one right", "one wrong"],
+    ids=["none right", "none wrong", "one right", "one wrong", "wrong without a score"],
 )
-def test_too_few_right_or_wrong_completions(rewards, expected):
-    found = regime.measure_norm_ratio(np.array([1.0, 2, 3, 4]), np.array(rewards), 0.95)
-    np.testing.assert_allclose(found, expected)
-
-
-def test_wrong_completions_without_a_score_give_no_rho():
-    norms2, rewards = np.array([[1.0, 2, 0, 0], [1, 1, 0, 0]])
-    assert np.isnan(regime.measure_norm_ratio(norms2, rewards, 0.95)).all()
+def test_too_few_right_or_wrong_completions(norms2, rewards, expected):
+    found = regime.measure_norm_ratio(np.array(norms2, float), np.array(rewards), 0.95)
+    np.testing.assert_allclose(found, (expected, np.nan, np.nan))
 
 
 def test_an_end_that_no_table_can_hold_is_unknown():

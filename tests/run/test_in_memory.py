@@ -70,17 +70,6 @@ def test_a_folder_holds_a_finished_run(parts, project, tmp_path, monkeypatch):
         measure([other, parts[1]], reward=reward, out=out)
 
 
-def test_what_does_not_show_in_the_first_answer_counts(parts, tmp_path):
-    """As a weight of a token that no prompt has, or here a buffer that nothing reads."""
-    model = deepcopy(parts[0])
-    model.register_buffer("extra", torch.ones(1))
-    found = [measure([model, parts[1]], out=tmp_path) for _ in range(2)]
-    assert found[0].mse.equals(found[1].mse)
-    model.extra += 1
-    with pytest.raises(InputError, match=r"\(it began with another model\)"):
-        measure([model, parts[1]], out=tmp_path)
-
-
 def test_another_function_is_another_reward(parts, tmp_path):
     """Of the same name; also one that cannot be compared."""
     limit = 1
@@ -140,6 +129,11 @@ SILENT = {
         lambda model, _: setattr(model.model.norm, "variance_epsilon", 0.5),
         *(False, "answer of the model"),
     ),
+    # Nor does the answer, as on a weight of a token that no prompt has.
+    "a buffer that nothing reads": (
+        lambda model, _: model.register_buffer("extra", torch.ones(1)),
+        *(False, r"model\)"),
+    ),
     "another scaling": (_scale_adapter, True, "answer of the model"),
     "another active adapter": (
         lambda model, _: model.set_adapter("other"),
@@ -158,7 +152,7 @@ def test_another_policy_does_not_go_on(case, parts, checkpoint, tmp_path):
     found = measure([model, tokenizer], out=out)
     assert measure([model, tokenizer], out=out).mse.equals(found.mse)
     change(model, tokenizer)
-    with pytest.raises(InputError, match=f"it began with another .*{line}"):
+    with pytest.raises(InputError, match=f"it began with another (.*, )?{line}"):
         measure([model, tokenizer], out=out)
 
 

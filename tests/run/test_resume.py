@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import run_mse
-from log_makers import write_lines
 from measurements import change
 from mse_lab.errors import InputError
 from mse_lab.results.folder import ResultsFolder
@@ -19,17 +18,6 @@ from mse_lab.run.processes import Processes
 from mse_lab.run.prompt import measure_prompt
 from mse_lab.run.run_probe import finish, name_commit
 from mse_lab.run.subject import prepare
-
-
-@pytest.mark.parametrize("command", ["advise", "run"])
-def test_rewards_are_tried_on_every_prompt(command, write_probe, tmp_path, refused):
-    """Before anything is measured, whichever prompts are measured first."""
-    rows = [{"id": f"p{at}", "problem": "1 2 3", "answer": 1} for at in range(9)]
-    rows.append({"id": "last", "problem": "1", "answer": "one"})
-    write_lines(tmp_path / "prompts.jsonl", rows)
-    out = tmp_path / "out"
-    assert "failed on prompt last" in refused(command, write_probe(), "--out", out)
-    assert not out.exists()
 
 
 def test_processes_that_are_about_different_things(probe, tmp_path):

@@ -21,7 +21,7 @@ PROMPTS = {
     "odd.jsonl": [{"text": "?", "answer": 1}],
     "parts.jsonl": [{"problem": "1", "answer": [{"text": "1"}]}],
     "lists.jsonl": [{"id": n, "problem": "1", "answer": [["a"], []][n]} for n in (0, 1)],
-    "words.jsonl": [{"id": "q", "problem": "1", "answer": "one"}],
+    "words.jsonl": [{"id": n, "problem": "1", "answer": n} for n in (1, 2, "q")],
     "log.jsonl": [{"prompt": p, "reward": r} for p in "ab" for r in (0, 1)],
     "own.jsonl": [{"prompt": n, "text": "1"} for n in "123" for _ in range(24)],
 }
@@ -93,6 +93,8 @@ advise tiny/base gsm8k/qwen-instruct           | qwen-instruct: no finished run;
 advise tiny/base --checkpoints no-*            | --checkpoints no-*: no such folder
 advise tiny/base --checkpoints x --set model.path=y | name the model; leave out --set model
 advise tiny/base smollm2/icl --checkpoints x   | --checkpoints: of which probe?
+run small.yaml --set prompts.source=words.jsonl  | failed on prompt q
+advise small.yaml --set prompts.source=words.jsonl | failed on prompt q
 advise small.yaml --config x.yaml              | x.yaml: cannot be read
 advise small.yaml --set completions=own.jsonl  | an advice draws its own; measure these
 advise small.yaml --training n=8               | no num_generations, the group size of TRL
