@@ -28,8 +28,6 @@ from foreign_modules import (
 from models import random_policy
 from mse_lab.errors import InputError
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores import recorder
-from mse_lab.scores.factors import Dense, OuterProducts, RowSums
 from mse_lab.scores.layer_rules import RULES
 from mse_lab.scores.score_block import score_block
 from mse_lab.scores.scoring_plan import find_plan, missing_rule
@@ -109,23 +107,6 @@ def test_a_policy_with_other_parameters_has_another_plan():
     named = {name for answer in other.values() for name in answer.names.values()}
     assert named == set(chosen)
     assert find_plan(policy) is plan
-
-
-def test_factors_are_small(monkeypatch):
-    """Not a gradient for each completion, as the parameters would be."""
-    policy, seen = random_policy(), {}
-    plain = recorder.Recorder.take_factor
-
-    def take_factor(self, name, factor):
-        seen[name] = type(factor)
-        plain(self, name, factor)
-
-    monkeypatch.setattr(recorder.Recorder, "take_factor", take_factor)
-    score_block(policy, PROMPT, SOME, random_reference(policy))
-    first = "model.layers.0.self_attn.q_proj"
-    assert seen[f"{first}.weight"] is OuterProducts
-    assert seen[f"{first}.bias"] is Dense
-    assert seen["model.embed_tokens.weight"] is RowSums
 
 
 @made(inner=linear)
