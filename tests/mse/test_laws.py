@@ -27,11 +27,6 @@ KINDS = [("binary", name) for name in WITH_LAW]
 KINDS += [("graded", name) for name in WHATEVER_REWARDS]
 
 
-def test_the_list_is_not_empty():
-    assert {"centred", "grpo-std", "maxrl", "median", "pass-at-k"} <= set(WITH_LAW)
-    assert {"affine(alpha=0.2, lambda=0.4)", "constant(alpha=0.3)"} < {*WHATEVER_REWARDS}
-
-
 def hold(law, policy, estimator, size):
     """Hold a law to the enumerated mean and MSE of a policy."""
     found, norm2 = law(policy.moments()), policy.gradient @ policy.gradient

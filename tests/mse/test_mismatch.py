@@ -26,13 +26,6 @@ def test_it_is_exact_where_every_completion_is_listed():
     assert found.effective == pytest.approx(1 / (law_N**2 / 0.25).sum())
 
 
-def test_the_same_law_has_no_mismatch():
-    even = np.array([0.5, 0.5]), np.full((2, 2), 0.5)
-    ratios_NT = listed(even)
-    found = measure_mismatch(ratios_NT.sum(1), token_divergences(ratios_NT).sum(1), 8)
-    assert (found.completions, found.kl_per_token, found.effective) == (4, 0.0, 1.0)
-
-
 def test_ratios_beyond_any_meaning_are_finite():
     ratios_N = np.array([-2000.0, 0.0, 2000.0])
     found = measure_mismatch(ratios_N, token_divergences(ratios_N), 3)
