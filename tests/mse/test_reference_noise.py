@@ -126,18 +126,11 @@ def runs_of(case):
 
 def read(measured, law):
     """Give estimate and standard error of both curves and of their gap."""
-    one, other = measured.statistic(), law.statistic()
-    gap = one - other
-    return {
-        "mse": (one.value, one.error),
-        "law": (other.value, other.error),
-        "gap": (gap.value, gap.error),
-        **{
-            f"scale-free {name}": (one.value, one.error)
-            for name, curve in (("mse", measured), ("law", law))
-            for one in [curve.statistic("scale_free_mse")]
-        },
-    }
+    found = {"mse": measured.statistic(), "law": law.statistic()}
+    found["gap"] = found["mse"] - found["law"]
+    found["scale-free mse"] = measured.statistic("scale_free_mse")
+    found["scale-free law"] = law.statistic("scale_free_mse")
+    return {part: (one.value, one.error) for part, one in found.items()}
 
 
 BOTH, SCALE_FREE = ("mse", "law"), ("scale-free mse", "scale-free law")

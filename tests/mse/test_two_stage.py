@@ -141,10 +141,7 @@ def test_bounds_of_a_set_are_true_and_narrow(design):
 
 def test_no_more_prompts_are_feared_than_are_left(design):
     """With one prompt left the guard adds one like the heaviest, with none none."""
-    first = choose(design, np.arange(20))
-    samples = Samples.of(
-        zip(*[first.sample(np.random.default_rng(0), 8) for _ in range(2)], strict=True)
-    )
+    samples = drawn(design, np.random.default_rng(0), 20)
     bounds = [bounds_of(samples, size)[16] for size in (20, 21, 22, 23)]
     assert bounds == sorted(bounds)
     assert bounds[0] < bounds[1] < bounds[3]
