@@ -95,11 +95,14 @@ def test_of_changes_that_save_the_cheapest_is_named():
     """At least one saves 6%; 4 is the cheapest, but may cost 30% more than 8."""
     costs, upper_KK = {4: 0.8, 5: 0.85, 6: 0.9, 8: 1.0}, np.full((4, 4), 1.3)
     upper_KK[:, 3] = 1.3, 0.97, 0.94, 1.0
-    found = rule(Ratios({Rung(one): cost for one, cost in costs.items()}, upper_KK, True),
-                 asked(allowed=(4, 5, 6, 8)))  # fmt: skip
+    known = Ratios({Rung(one): cost for one, cost in costs.items()}, upper_KK, True)
+    found = rule(known, asked(allowed=(4, 5, 6, 8)))
     assert (found.verdict, found.set_to) == ("change", 5)
     assert found.saves == pytest.approx((0.15, 0.03, 1 - 1 / 1.3))
     assert found.at_least == pytest.approx(1 / 0.94 - 1)
+    # Where 4 is shown to be near the best it need not be shown to save.
+    upper_KK[0] = 1.0, 1.04, 1.04, 1.02
+    assert rule(known, asked(allowed=(4, 5, 6, 8))).set_to == 4
 
 
 @pytest.mark.parametrize(
@@ -118,23 +121,6 @@ def test_a_batch_says_which_sizes_are_compared():
     assert asked(present=12, allowed=(2, 4)).compared == [2, 4, 12]
     assert {*range(2, 9), *SIZES} <= {*asked().compared}
     assert max(np.divide(COMPARED_SIZES[4:], COMPARED_SIZES[3:-1])) < 1.3
-
-
-@pytest.mark.parametrize("completions", [0, 64, 1024])
-@pytest.mark.parametrize(
-    ("present", "verdict", "set_to"), [(4, "keep", 4), (5, "keep", 5), (64, "change", 4)]
-)
-@pytest.mark.parametrize("entry", ["grpo", DEFAULT.estimator])
-def test_it_stops_for_a_verdict_on_the_present_size(
-    entry, present, verdict, set_to, completions
-):
-    """Of the completions the exact regret of 4, 5 and 64 is 0, 2 and more than 100%."""
-    found = rule_by_looks(few_table(400), asked(entry, present, completions))
-    assert found.verdict == verdict or (completions and present == 64)
-    assert found.verdict != verdict or found.set_to == set_to
-    assert found.told == (found.verdict != "cannot tell")
-    # A law of 16 completions each ends at groups of 13.
-    assert found.of_loss == (entry == "grpo" or present < 13)
 
 
 @pytest.mark.parametrize(
