@@ -99,23 +99,16 @@ def test_bounds_are_where_a_ratio_is_so_many_errors_away(completions):
     sizes, degrees = (2, 4, 16), table.effective_prompts
     assert degrees < 59
 
-    def reach(looks):
-        return stats.t(degrees).isf((1 - LEVEL) / looks)
+    def search(parts, looks):
+        """Each size's largest ratio, by some prompts."""
+        mean, reach = parts.mean(0), stats.t(degrees).isf((1 - LEVEL) / looks)
+        rest = completions, reach
+        return {size: largest_ratio(mean, parts - mean, size, *rest) for size in sizes}
 
-    seen = {
-        size: largest_ratio(values, parts - values, size, completions, reach(LOOKS))
-        for size in sizes
-    }
-    unseen = {
-        size: largest_ratio(more.mean(0), more - more.mean(0), size, completions, reach(1))
-        for size in sizes
-    }
+    seen, unseen = search(parts, LOOKS), search(more, 1)
     worst = {size: max(seen[size], unseen[size]) for size in sizes}
     # A finished run is looked at once, from both sides, and fears no more prompts.
-    once = {
-        size: largest_ratio(values, parts - values, size, completions, reach(2))
-        for size in sizes
-    }
+    once = search(parts, 2)
     for looked, ratios in ((True, worst), (False, once)):
         bound = bound_ratios(table, LEVEL, looked=looked)
         bounds, limits = (regrets(table, bound, some) for some in (completions, 0))

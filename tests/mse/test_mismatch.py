@@ -5,20 +5,15 @@ import pytest
 
 from mse_lab.mse.mismatch import measure_mismatch, token_divergences
 
-# The policy's probabilities of a first token, and of a second after each first one.
-POLICY = np.array([0.3, 0.7]), np.array([[0.9, 0.1], [0.25, 0.75]])
-
-
-def listed(policy):
-    """Every completion of two tokens, as an engine of equal odds draws them: log rho_t."""
-    first, second = policy
-    pairs = [(first[a], second[a, b]) for a in (0, 1) for b in (0, 1)]
-    return np.log(np.array(pairs) / 0.5)
-
 
 def test_it_is_exact_where_every_completion_is_listed():
-    """Means over the engine's law; KL is its own sum, E rho^2 that of the policy."""
-    ratios_NT = listed(POLICY)
+    """All four of two tokens, as an engine of equal odds draws them.
+
+    Means are over the engine's law; KL is its own sum, E rho^2 that of the policy.
+    """
+    first, second = np.array([0.3, 0.7]), np.array([[0.9, 0.1], [0.25, 0.75]])
+    probabilities_NT = np.stack([first.repeat(2), second.ravel()], axis=1)
+    ratios_NT = np.log(probabilities_NT / 0.5)
     found = measure_mismatch(ratios_NT.sum(1), token_divergences(ratios_NT).sum(1), 8)
     law_N = np.exp(ratios_NT.sum(1)) / 4
     assert law_N.sum() == pytest.approx(1)

@@ -170,27 +170,27 @@ def test_standard_errors_are_the_spread_of_estimates(case, point):
     assert 0.7 < (errors**2).mean() / values.var(ddof=1) < 1.6
 
 
+def residuals2(pools):
+    """e^2 = eps^2 + Var (1/3 - 1/8), of references of eight, (P, N)."""
+    reference_PN = pools.reference_rewards_PN
+    mean_P1 = reference_PN.mean(-1, keepdims=True)
+    variance_P1 = reference_PN.var(-1, ddof=1, keepdims=True)
+    return (pools.rewards_PN - mean_P1) ** 2 + variance_P1 * (1 / 3 - 1 / 8)
+
+
 def test_trace_of_the_squared_covariance_is_a_mean_over_pairs():
-    """Blocks of two: one pair each, (e_1 e_2 K_12)^2, e^2 = eps^2 + Var (1/3 - 1/8)."""
+    """Blocks of two: one pair each, (e_1 e_2 K_12)^2."""
     pools = make_pools(2, 8, 5, 2)
-    expected = []
-    for x in range(2):
-        reference = pools.reference_rewards_PN[x]
-        residuals2 = (pools.rewards_PN[x] - reference.mean()) ** 2
-        residuals2 += reference.var(ddof=1) * (1 / 3 - 1 / 8)
-        product = residuals2.reshape(5, 2).prod(-1)
-        expected.append(np.mean(product * pools.gram_PKGG[x, :, 0, 1] ** 2))
+    products_PK = residuals2(pools).reshape(2, 5, 2).prod(-1)
+    expected = (products_PK * pools.gram_PKGG[:, :, 0, 1] ** 2).mean(-1)
     np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
 
 
 def test_without_pairs_the_trace_is_bounded_by_each_prompt_s_own_norms():
-    """Blocks of one, or norms only: the squared mean of e^2 ||W||^2, e^2 as above."""
+    """Blocks of one, or norms only: the squared mean of e^2 ||W||^2."""
     whole = make_pools(2, 8, 5, 2)
     for pools in (make_pools(2, 8, 5, 1), norms_only(whole)):
-        variance_P1 = pools.reference_rewards_PN.var(-1, ddof=1, keepdims=True)
-        mean_P1 = pools.reference_rewards_PN.mean(-1, keepdims=True)
-        residuals2_PN = (pools.rewards_PN - mean_P1) ** 2 + variance_P1 * (1 / 3 - 1 / 8)
-        expected = (residuals2_PN * pools.norms2_PN).mean(-1) ** 2
+        expected = (residuals2(pools) * pools.norms2_PN).mean(-1) ** 2
         np.testing.assert_allclose(covariance_square_trace(pools), expected, rtol=1e-12)
     left = covariance_square_trace(norms_only(whole, 0))
     assert left.tolist() == [expected[0], covariance_square_trace(whole)[1]]

@@ -169,7 +169,7 @@ def test_two_processes(write_probe, tmp_path, monkeypatch):
     assert list((out / "bad/shards").glob("*.npz"))
 
 
-def test_advise(fifty, tmp_path, capsys):
+def test_advise(fifty, tmp_path, capsys, carry_out):
     """Within its budget; the advice of a later run, on its own completions, comes first."""
     words = ["advise", str(fifty), "--json", "--out", str(tmp_path / "out")]
     assert run_mse.main([*words, "--budget", "624"]) == 0
@@ -181,11 +181,9 @@ def test_advise(fifty, tmp_path, capsys):
     folder = tmp_path / "out/small/advice"
     assert (folder / "advice.json").is_file()
     assert len(list((folder / "shards").iterdir())) >= 24
-    assert run_mse.main(["run", *words[1:2], "--set=prompts.limit=12", *words[3:]]) == 0
+    carry_out("run", fifty, "--set=prompts.limit=12", *words[3:])
     assert (folder / "shards").is_dir()
-    capsys.readouterr()
-    assert run_mse.main(words) == 0
-    of_the_run = json.loads(capsys.readouterr().out)
+    of_the_run = json.loads(carry_out(*words))
     assert (of_the_run["prompts"], of_the_run["stopped"]) == (12, None)
 
 
