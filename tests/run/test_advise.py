@@ -23,7 +23,6 @@ from mse_lab.run import advise
 from mse_lab.run.advise import (
     _Deadline,
     order_prompts,
-    refuse_few,
     rewards_differ,
     sample_probe,
     sample_until,
@@ -120,14 +119,6 @@ def test_what_is_at_hand_is_used(measure):
     assert look_of(measure(decide)) == (5, 36)
     assert seen == [(5, 36)]
     assert look_of(measure(deciding(True)[0], budget=130)) == (5, 24)
-
-
-def test_a_budget_below_the_first_look():
-    refusal = "= 383: the first look takes 384 completions, 12 of each of 32 prompts; give"
-    with pytest.raises(InputError, match=refusal):
-        refuse_few(1000, 383)
-    refuse_few(1000, 384)
-    refuse_few(1000, None)
 
 
 def test_copies_of_a_prompt_are_one(measure, probe, tmp_path, capsys):

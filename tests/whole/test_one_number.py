@@ -76,15 +76,6 @@ def test_paired_ratios(doors):
     assert f"by replicates {with_interval(Estimate(*exact))}" in sentence
 
 
-def test_the_two_squared_gradients_are_named_apart(doors):
-    """That of the fixed prompts, of the aggregate; and that of the population."""
-    fixed, population = (doors["result"].pools.aggregate_norm2, doors["advice"].gradient2)
-    assert fixed != pytest.approx(population.value, rel=0.1)
-    known = doors["mse.csv"].dropna(subset="mse")
-    relative = known["mse"] / known["relative_mse"]
-    assert relative.to_numpy() == pytest.approx(fixed, rel=1e-6)
-
-
 def test_what_advice_costs_and_how_far_off_it_is(doors):
     """The screen of `advise`, the page, and the advice as data."""
     advice, kept = doors["advice"], doors["advice.json"]

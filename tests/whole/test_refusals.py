@@ -80,6 +80,7 @@ init model words.jsonl --reward integer        | reward failed on prompt q
 init model sums.jsonl --max-tokens 0           | '0' is no number of tokens
 init model sums.jsonl --from model             | unrecognized arguments: --from
 advise small.yaml --budget 0                   | argument --budget:
+advise small.yaml --budget 35                  | the first look takes 36 completions, 12 of
 advise tiny/base smollm2/icl --fresh           | of several runs there is a line each
 advise tiny/base --budget 512                  | is measured, and nothing more is drawn
 advise demo --set interval.level=0.9           | is a finished run, which answers as it is
