@@ -283,6 +283,7 @@ def test_where_the_gradient_is_not_known_a_saving_has_bounds_alone(completions):
     saves = rule_by_looks(known, question).saves
     prices = price_rungs(known, question)
     assert prices.knows_gradient
+    assert price_rungs(few_table(20, seed=1), question).knows_gradient == (not completions)
     unsure = prices._replace(knows_gradient=not completions)
     bound = bound_ratios(known, LEVEL, looked=True)
     found = rule_by_costs(unsure, bound, question).saves
