@@ -123,18 +123,37 @@ def test_shifted_rewards_keep_their_weights(name, data, shift):
     np.testing.assert_allclose(found, expected, atol=1e-9 * scale_of(expected))
 
 
-@pytest.mark.parametrize("name", OWN_REWARD_STAYS_OUT)
-@FEW
-@given(data=st.data())
-def test_own_reward_stays_out_of_the_baseline(name, data):
-    """Z_i - w_i stays when Z_i alone is moved by 5."""
-    groups = data.draw(batches())
-    weights = weights_of(name, groups)
+def own_baseline_moves(name, groups):
+    """How far Z_i - w_i moves when Z_i alone is moved by 5."""
+    weights, moves = weights_of(name, groups), []
     for i in range(weights.shape[-1]):
         moved = groups.rewards_PRG.copy()
         moved[0, :, i] += 5
         found = weights_of(name, with_rewards(groups, moved))
-        assert abs(found[0, :, i] - weights[0, :, i] - 5).max() < 1e-12
+        moves.append(abs(found[0, :, i] - weights[0, :, i] - 5).max())
+    return max(moves)
+
+
+@pytest.mark.parametrize("name", OWN_REWARD_STAYS_OUT)
+@FEW
+@given(data=st.data())
+def test_own_reward_stays_out_of_the_baseline(name, data):
+    assert own_baseline_moves(name, data.draw(batches())) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["centred", "opo", "reinforce++", "quantile"])
+def test_own_reward_enters_the_baseline_of_the_others(name):
+    """The negative control of the test above."""
+    groups = make_groups(np.array([[[1.0, 0, 0, 0]], [[1.0, 1, 0, 0]]]), lengths=3)
+    assert own_baseline_moves(name, groups) > 0.1
+
+
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in LOCAL])
+def test_batch_estimators_do_look_at_other_prompts(name):
+    """The negative control of the test above."""
+    one = make_groups(np.array([[[1.0, 0, 0, 0]], [[1.0, 1, 0, 0]], [[1.0, 1, 1, 0]]]))
+    two = make_groups(np.array([[[1.0, 0, 0, 0]], [[0.0, 0, 0, 0]], [[1.0, 0, 0, 0]]]))
+    assert abs(weights_of(name, one)[0] - weights_of(name, two)[0]).max() > 1e-3
 
 
 def test_reward_only_means_no_lengths_and_no_norms():

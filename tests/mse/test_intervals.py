@@ -26,6 +26,7 @@ from mse_lab.mse.intervals import (
     percentiles,
     spread_of_means,
 )
+from mse_lab.mse.prompt_table import PromptSamples
 from mse_lab.mse.reference_noise import draw_reference_noise
 from mse_lab.mse.replicates import Key, measure_errors
 from mse_lab.results.warnings import warn_of_few_degrees
@@ -48,11 +49,12 @@ CASES = {
 
 @cache
 def runs_of(name):
-    """Read the runs of a design: {(number, estimator, G): what is read of each, (runs, 3)}.
+    """Read the runs of a design: {(number, estimator, G): what is read of each, (runs, 4)}.
 
     Numbers are the measured `mse`, its `law`, and the paired `ratio` to the oracle. Of each
-    run it is read whether the interval holds the truth, whether the run says that it knows
-    too little, and the p-value of replicates and law.
+    run it is read whether the interval holds the truth, whether one with a normal's tails
+    does, whether the run says that it knows too little, and the p-value of replicates and
+    law.
     """
     design, rng, rows = FIXED[name](), np.random.default_rng(0), {}
     estimators = find_estimators([*CASES.get(name, UNBIASED)], [*SIZES])
@@ -70,7 +72,8 @@ def runs_of(name):
         few = bool(warn_of_few_degrees(pools, found))
         for key, (measured, law) in found.items():
             base, truth = key._replace(estimator="oracle"), exact[key]
-            p_value = disagreement(measured, law)
+            number, p_value = measured.statistic(), disagreement(measured, law)
+            normal = abs(number.value - truth) < 1.96 * number.error
             said = {
                 "mse": (measured.interval("mse", LEVEL), truth),
                 "law": (law.interval("mse", LEVEL), truth),
@@ -79,7 +82,7 @@ def runs_of(name):
                 said["ratio"] = (ratio, truth / exact[base])
             for kind, (one, true) in said.items():
                 held = one.low <= true <= one.high
-                rows.setdefault((kind, *key), []).append((held, few, p_value))
+                rows.setdefault((kind, *key), []).append((held, normal, few, p_value))
     return {key: np.array(each) for key, each in rows.items()}
 
 
@@ -100,15 +103,21 @@ def test_coverage(name):
 def test_a_single_prompt_with_two_blocks_is_covered_or_said_to_know_too_little():
     """At least 90%; false alarm 1e-3. Two groups alone tell little, and the run says so."""
     for key, rows in runs_of("P = 1").items():
-        held, few, _ = rows.T.astype(bool)
+        held, _, few, _ = rows.T.astype(bool)
         assert shortfall(held | few, 0.9) > 1e-3, key
         assert few.mean() > 0.5
+
+
+def test_student_tails_are_needed():
+    """Negative control: normal tails cover far too little where few prompts carry all."""
+    normal = runs_of("5 of 60 active")["mse", "vanilla", 64][:, 1]
+    assert shortfall(normal) < 1e-3, normal.mean()
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_law_and_replicates_disagree_at_the_nominal_rate(name):
     """At most 10% of 160 runs below 0.05, none below 1e-4; false alarm about 3e-3 each."""
-    p_values = runs_of(name)["mse", "grpo", 4][:, 2]
+    p_values = runs_of(name)["mse", "grpo", 4][:, 3]
     assert (p_values < 0.05).mean() < 0.1
     assert p_values.min() > 1e-4
 
@@ -195,6 +204,13 @@ def test_draws_of_groups_have_the_variance_without_bias():
     drawn = BOOTSTRAP.shift_of_groups({"run": groups_PR})
     assert drawn.var() == pytest.approx((groups_PR.var(-1, ddof=1) / 4).sum(), rel=0.06)
     assert abs(drawn.mean()) < 4 * drawn.std() / np.sqrt(20000)
+
+
+def test_draws_of_prompts_have_the_variance_without_bias():
+    """s^2 / P of a mean over prompts, to four standard errors of 20,000 draws."""
+    value_P = np.random.default_rng(0).lognormal(size=4)
+    drawn = PromptSamples(BOOTSTRAP.count_prompts(4)).means(value_P)[5:]
+    assert drawn.var() == pytest.approx(value_P.var(ddof=1) / 4, rel=0.06)
 
 
 def test_groups_of_one_run_stay_paired():

@@ -151,7 +151,8 @@ def test_coverage_of_the_best_group_size_and_of_the_squared_gradient(prompts, sc
     """300 runs each, of P prompts whose scores differ by factors e^(scale N).
 
     A false alarm has 1e-3 if the coverage is 0.95. With plain percentiles over prompts it
-    was 80 to 93 percent. `benchmarks/coverage.py` measures it with more runs.
+    was 80 to 93 percent. `benchmarks/coverage.py` measures it with more runs. Of prompts
+    that are alike a nominal level of 0.77 is seen to be too low.
     """
     rng, held = np.random.default_rng(1), Counter()
     design = scaled(population(rng), np.exp(scale * rng.standard_normal(POPULATION)))
@@ -161,9 +162,11 @@ def test_coverage_of_the_best_group_size_and_of_the_squared_gradient(prompts, sc
         truths["||g||^2"] = truth.constants.gradient2.item()
     for _ in range(300):
         run = table_of(design.some(rng, prompts).draw(rng, 256, 2, 16))
-        gradient2 = run.estimate(lambda one: one.gradient2, 0.95)
-        found = {"G*": run.best_group_size(0.95), "||g||^2": gradient2}
-        for name, true in truths.items():
-            held[name] += found[name].low <= true <= found[name].high
-    for count in held.values():
-        assert stats.binomtest(count, 300, 0.95, "less").pvalue > 1e-3, held
+        for level in (0.95, 0.77):
+            gradient2 = run.estimate(lambda one: one.gradient2, level)
+            found = {"G*": run.best_group_size(level), "||g||^2": gradient2}
+            for name, true in truths.items():
+                held[name, level] += found[name].low <= true <= found[name].high
+    for (_, level), count in held.items():
+        short = stats.binomtest(count, 300, 0.95, "less").pvalue
+        assert short > 1e-3 if level == 0.95 else short < 1e-6 or scale, held

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from enumerated import as_completions, enumerate_policy
 from models import draw, random_policy
@@ -30,6 +31,10 @@ def draw_many(policy, prompt=PROMPT, count=2048):
 
 def ratios_of(policy, drawn, prompt=PROMPT):
     return examine_tokens(policy, prompt, drawn)[1]
+
+
+def holds(policy, drawn):
+    return check_rare_tokens(ratios_of(policy, drawn)[None]).ok
 
 
 def test_every_ratio_is_one_on_average(monkeypatch):
@@ -65,6 +70,19 @@ def test_batches_change_nothing(policy):
     )
 
 
+def test_false_alarms_are_as_rare_as_promised(policy):
+    """Of 100 honest samples, a mean ratio of 20 in one of twenty at most.
+
+    So many that the binomial law with 1/20 exceeds them with probability 1e-6 are allowed.
+    """
+    drawn, alarms = draw_many(policy, count=100 * 32), 0
+    for start in range(0, len(drawn), 32):
+        ratios = ratios_of(policy, drawn[start : start + 32])
+        alarms += np.logaddexp.reduce(ratios) - np.log(len(ratios)) >= np.log(20)
+    assert alarms <= stats.binom.isf(1e-6, 100, 1 / 20)
+    assert holds(policy, drawn[:2048])
+
+
 WARPED = {
     "top-p 0.9": lambda log_probs: top_p(log_probs, 0.9),
     "top-p 0.95": lambda log_probs: top_p(log_probs, 0.95),
@@ -80,4 +98,8 @@ def test_another_law_is_caught(monkeypatch, policy, warp):
         warped = lambda *given: warp(honest(*given))  # noqa: E731
         patched.setattr(drawing, "next_log_probabilities", warped)
         drawn = draw_many(policy)
-    assert not check_rare_tokens(ratios_of(policy, drawn)[None]).ok
+    assert not holds(policy, drawn)
+
+
+def test_completions_of_another_model_are_caught(policy):
+    assert not holds(policy, draw_many(random_policy(tied=False)))

@@ -24,8 +24,9 @@ from foreign_modules import (
 from models import ARCHITECTURES, random_policy
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.policy import select_parameters
-from mse_lab.scores import factors, layer_rules
+from mse_lab.scores import factors, layer_rules, parameter_scores
 from mse_lab.scores.factors import Dense
+from mse_lab.scores.module_hooks import Call
 from mse_lab.scores.recorder import Weighted
 from mse_lab.scores.reference import weighted_gradient
 from mse_lab.scores.score_block import Scoring, score_block, score_difference
@@ -176,6 +177,43 @@ def test_what_no_completion_of_a_block_needs_has_no_score():
     assert all((found.norms2[name] == 0).all() for name in inner)
 
 
+def flipped(call, tensor, plain=Call.split):
+    """Take gradients of what is one for all as those of other completions."""
+    found = plain(call, tensor)
+    return found.flip(0) if call.common else found
+
+
+def untied(sums, outer, reference, plain=parameter_scores._reduce_rows):
+    """Leave out the cross terms of both uses of a matrix."""
+    return plain(sums, None, reference)
+
+
+def vanishing(values):
+    """Leave out what vectors gain."""
+    return Dense(0 * values)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "where", "name", "fault"),
+    [
+        ("gpt2", Call, "split", flipped),
+        ("gpt2", parameter_scores, "_reduce_rows", untied),
+        ("qwen2", layer_rules, "Dense", vanishing),
+    ],
+    ids=["other rows", "no cross terms", "no vectors"],
+)
+def test_a_fault_would_be_seen(monkeypatch, architecture, where, name, fault):
+    """Negative controls: also by the check of every run, where the norms are wrong."""
+    policy = random_policy(architecture)
+    assert missing_rule(policy) is None
+    monkeypatch.setattr(where, name, fault)
+    assert gaps(policy, SOME)["gram"] > 1e-3
+    if fault is vanishing:
+        reference = random_reference(policy)
+        scored = score_block(policy, PROMPT, SOME, reference)
+        assert score_difference(policy, PROMPT, SOME, reference, scored) > 1e-3
+
+
 def test_repeated_completions_are_scored_once(monkeypatch):
     """With the sum of their weights."""
     policy = random_policy()
@@ -239,12 +277,9 @@ def test_equal_rewards_leave_no_sum_to_form(monkeypatch):
         )
 
 
-def test_the_check_of_a_run(monkeypatch):
-    """A completion alone, padded and in its block agree; not where vectors gain nothing."""
+def test_the_check_of_a_run_agrees():
+    """A completion alone, padded and in its block."""
     policy = random_policy()
     block, reference = some_completions(policy, 8), random_reference(policy)
     scored = score_block(policy, PROMPT, block, reference)
     assert score_difference(policy, PROMPT, block, reference, scored) < 1e-5
-    monkeypatch.setattr(layer_rules, "Dense", lambda values: Dense(0 * values))
-    wrong = score_block(policy, PROMPT, block, reference)
-    assert score_difference(policy, PROMPT, block, reference, wrong) > 1e-3

@@ -78,6 +78,16 @@ def test_every_use_in_every_way(monkeypatch, name, way, slice_bytes):
     torch.testing.assert_close(total, WEIGHTS @ whole_ND)
 
 
+def test_columns_that_are_not_shared_must_not_be_declared_so(monkeypatch):
+    """Negative control."""
+    monkeypatch.setattr(products, "_splitting_is_cheaper", lambda _: True)
+    generator = torch.Generator().manual_seed(0)
+    term = outer(generator)._replace(shared=2)
+    whole_ND = by_definition(term, MATRIX)
+    reduced = reduce_factors([term], normal(generator, R, C), MATRIX)
+    assert (reduced.gram_NN - whole_ND @ whole_ND.T).abs().max() > 0.1
+
+
 @pytest.mark.parametrize(
     ("size", "shared", "split"), [(512, 60, True), (32, 60, False), (512, 0, False)]
 )

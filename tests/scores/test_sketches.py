@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from mse_lab.mse import one_pool
+from mse_lab.scores import sketches
 from mse_lab.scores.sketches import Sketch
 
 K, SEEDS = 63, 500
@@ -83,3 +84,10 @@ def test_rows_that_a_gpu_folds_at_once_are_those_of_the_loop(name, monkeypatch):
     one_by_one = sketch(name, vector, 3)
     monkeypatch.setattr(Sketch, "_together", staticmethod(lambda _: 4))
     np.testing.assert_allclose(sketch(name, vector, 3), one_by_one, rtol=1e-5, atol=1e-5)
+
+
+def test_places_without_signs_would_be_seen(monkeypatch):
+    """Negative control: numbers of one sign meet those of other rows in step."""
+    monkeypatch.setattr(sketches, "_signs", lambda _, count: np.ones(count, np.int64))
+    with pytest.raises(AssertionError):
+        test_products_of_sketches("equal numbers", "itself")
