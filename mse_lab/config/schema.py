@@ -23,8 +23,9 @@ from mse_lab.config.trainers import TRAINERS
 from mse_lab.errors import nearest, shown
 
 
-def _refuse_truth(value: Any) -> Any:
-    if isinstance(value, bool):  # Python counts true as 1.
+def refuse_truth(value: Any) -> Any:
+    """Refuse a truth value for a number: Python counts true as 1."""
+    if isinstance(value, bool):
         raise ValueError("should be a number")
     return value
 
@@ -40,7 +41,7 @@ Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
 Names = Annotated[list[Text], Field(min_length=1)]
 Scale = Annotated[
-    float, Field(gt=0, strict=False, allow_inf_nan=False), BeforeValidator(_refuse_truth)
+    float, Field(gt=0, strict=False, allow_inf_nan=False), BeforeValidator(refuse_truth)
 ]
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from mse_lab.arrays import LARGEST, Floats, Ints
+from mse_lab.config.schema import refuse_truth
 from mse_lab.errors import InputError
 
 
@@ -80,16 +81,10 @@ def check_binary(rewards: Floats, name: str) -> None:
         )
 
 
-def _no_flag(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("should be a number")
-    return value
-
-
 # What is multiplied with rewards, or subtracted from them.
 Number = Annotated[
     float,
-    BeforeValidator(_no_flag),
+    BeforeValidator(refuse_truth),
     Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False),
 ]
 
