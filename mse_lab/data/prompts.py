@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mse_lab.config.probe_files import leaves
 from mse_lab.config.prompt_templates import load_template
 from mse_lab.config.schema import Fields, Prompts
 from mse_lab.data.sources import Row, open_rows
@@ -59,11 +60,7 @@ def column_names(values: Mapping[str, Any], above: str = "") -> list[str]:
     >>> column_names({"answer": "4", "reward_model": {"ground_truth": "4"}})
     ['answer', 'reward_model.ground_truth']
     """
-    names: list[str] = []
-    for key, value in values.items():
-        inside = value if isinstance(value, Mapping) and value else None
-        names += column_names(inside, f"{above}{key}.") if inside else [f"{above}{key}"]
-    return names
+    return [name for name, _ in leaves(values, above=above)]
 
 
 def column_value(values: Mapping[str, Any], name: str) -> Any:
