@@ -41,22 +41,6 @@ _POWERS = {one.name: 1 for one in fields(OnePoolMoments) if one.name != "given_b
 _POWERS |= {"gradient2": 2, "value_variance": 2, "learning": 2, "value_trials": 0}
 
 
-def _figures_of(samples: Sequence[PromptSample]) -> tuple[OnePoolMoments, Floats]:
-    """Give the moments of each block, and the variance of its estimate of ||g||^2."""
-    shapes = defaultdict(list)
-    for index, block in enumerate(samples):
-        shapes[block.completions, block.differentiated].append(index)
-    moments = {name: np.zeros(len(samples)) for name in _POWERS}
-    noise2 = np.zeros(len(samples))
-    for indices in shapes.values():
-        stack = Stack.of([samples[index] for index in indices])
-        moments_of_shape = sample_moments(stack)
-        for name, values in moments.items():
-            values[indices] = getattr(moments_of_shape, name)
-        noise2[indices] = gradient_noise2(gradient_terms(stack))
-    return OnePoolMoments(**moments), noise2
-
-
 def _products_with_others(
     vectors: Sequence[NDArray[np.floating]], all_of: Sequence[NDArray[np.floating]]
 ) -> Floats:
@@ -122,7 +106,19 @@ class Samples:
 
     @cached_property
     def _figures(self) -> tuple[OnePoolMoments, Floats]:
-        return _figures_of(self._flat)
+        """The moments of each block, and the variance of its estimate of ||g||^2."""
+        shapes = defaultdict(list)
+        for index, block in enumerate(self._flat):
+            shapes[block.completions, block.differentiated].append(index)
+        moments = {name: np.zeros(len(self._flat)) for name in _POWERS}
+        noise2 = np.zeros(len(self._flat))
+        for indices in shapes.values():
+            stack = Stack.of([self._flat[index] for index in indices])
+            moments_of_shape = sample_moments(stack)
+            for name, values in moments.items():
+                values[indices] = getattr(moments_of_shape, name)
+            noise2[indices] = gradient_noise2(gradient_terms(stack))
+        return OnePoolMoments(**moments), noise2
 
     @cached_property
     def moments(self) -> OnePoolMoments:
