@@ -31,37 +31,9 @@ from mse_lab.config.schema import EstimatorEntry, Positive
 from mse_lab.data.foreign_code import guard, load_function, protect
 from mse_lab.data.identity import identify_named
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.estimators.baselines import (
-    affine,
-    best_constant,
-    best_constant_loo,
-    centred,
-    constant,
-    grpo,
-    norm_weighted,
-    opo,
-    opo_loo,
-    oracle,
-    vanilla,
-)
-from mse_lab.estimators.batch import (
-    batch_std,
-    bnpo,
-    global_mean,
-    reinforce_plus_plus,
-    shrinkage,
-)
+from mse_lab.estimators import baselines, batch, objectives
 from mse_lab.estimators.groups import Groups
-from mse_lab.estimators.objectives import (
-    Length,
-    grpo_loo_std,
-    grpo_std,
-    maxrl,
-    median,
-    normalise_length,
-    pass_at_k,
-    quantile,
-)
+from mse_lab.estimators.objectives import Length, normalise_length
 
 Declarations = dict[str, Any]
 
@@ -124,28 +96,36 @@ def _pass_at_k(given: Declarations) -> Declarations:
 
 
 _LIST = (
-    Estimator("vanilla", vanilla, affine=(0.0, 0.0), **_BASELINE),
-    Estimator("oracle", oracle, knows_value=True, **_BASELINE),
-    Estimator("best-constant", best_constant, learns_baseline=True, **_GROUP, **_UNBIASED),
-    Estimator("grpo", grpo, affine=(0.0, 1.0), **_BASELINE, **_PAIR),
-    Estimator("affine", affine, declare=_affine, **_BASELINE),
-    Estimator("constant", constant, declare=_affine, **_BASELINE),
-    Estimator("centred", centred, **_REWARDS, **_PAIR),
-    Estimator("grpo-std", grpo_std, **_REWARDS, **_PAIR),
-    Estimator("grpo-loo-std", grpo_loo_std, **_REWARDS, **_PAIR),
-    Estimator("median", median, **_REWARDS, **_PAIR),
-    Estimator("quantile", quantile, **_REWARDS, **_PAIR),
-    Estimator("norm-weighted", norm_weighted, declare=_over_batch, **_PLUGGED_IN),
-    Estimator("best-constant-loo", best_constant_loo, **_PLUGGED_IN),
-    Estimator("opo", opo, **_GROUP, **_PAIR),
-    Estimator("opo-loo", opo_loo, **_PLUGGED_IN),
-    Estimator("maxrl", maxrl, **_REWARDS, **_BINARY_PAIR),
-    Estimator("pass-at-k", pass_at_k, declare=_pass_at_k, **_REWARDS, **_BINARY_PAIR),
-    Estimator("global-mean", global_mean, **_UNBIASED, **_PROMPTS),
-    Estimator("reinforce++", reinforce_plus_plus),
-    Estimator("batch-std", batch_std, **_PAIR),
-    Estimator("shrinkage", shrinkage, **_UNBIASED, **_PAIR, **_PROMPTS),
-    Estimator("bnpo", bnpo, **_BINARY_PAIR, **_PROMPTS),
+    Estimator("vanilla", baselines.vanilla, affine=(0.0, 0.0), **_BASELINE),
+    Estimator("oracle", baselines.oracle, knows_value=True, **_BASELINE),
+    Estimator(
+        "best-constant",
+        baselines.best_constant,
+        learns_baseline=True,
+        **_GROUP,
+        **_UNBIASED,
+    ),
+    Estimator("grpo", baselines.grpo, affine=(0.0, 1.0), **_BASELINE, **_PAIR),
+    Estimator("affine", baselines.affine, declare=_affine, **_BASELINE),
+    Estimator("constant", baselines.constant, declare=_affine, **_BASELINE),
+    Estimator("centred", baselines.centred, **_REWARDS, **_PAIR),
+    Estimator("grpo-std", objectives.grpo_std, **_REWARDS, **_PAIR),
+    Estimator("grpo-loo-std", objectives.grpo_loo_std, **_REWARDS, **_PAIR),
+    Estimator("median", objectives.median, **_REWARDS, **_PAIR),
+    Estimator("quantile", objectives.quantile, **_REWARDS, **_PAIR),
+    Estimator("norm-weighted", baselines.norm_weighted, declare=_over_batch, **_PLUGGED_IN),
+    Estimator("best-constant-loo", baselines.best_constant_loo, **_PLUGGED_IN),
+    Estimator("opo", baselines.opo, **_GROUP, **_PAIR),
+    Estimator("opo-loo", baselines.opo_loo, **_PLUGGED_IN),
+    Estimator("maxrl", objectives.maxrl, **_REWARDS, **_BINARY_PAIR),
+    Estimator(
+        "pass-at-k", objectives.pass_at_k, declare=_pass_at_k, **_REWARDS, **_BINARY_PAIR
+    ),
+    Estimator("global-mean", batch.global_mean, **_UNBIASED, **_PROMPTS),
+    Estimator("reinforce++", batch.reinforce_plus_plus),
+    Estimator("batch-std", batch.batch_std, **_PAIR),
+    Estimator("shrinkage", batch.shrinkage, **_UNBIASED, **_PAIR, **_PROMPTS),
+    Estimator("bnpo", batch.bnpo, **_BINARY_PAIR, **_PROMPTS),
 )
 
 # Names that trainers and papers give to estimators which have another name here.
