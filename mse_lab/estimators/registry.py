@@ -274,21 +274,6 @@ def _find(entry: EstimatorEntry) -> Estimator:
     return _with_length(estimator, **_checked(name, {"length": length}, {"length": Length}))
 
 
-def _check_sizes(
-    estimator: Estimator, group_sizes: Sequence[int], prompts: int | None
-) -> None:
-    if min(group_sizes) < estimator.smallest_group:
-        raise InputError(
-            f"group_sizes = {list(group_sizes)}: {estimator.name} needs groups of "
-            f"{estimator.smallest_group} or more; remove {min(group_sizes)}"
-        )
-    if prompts is not None and prompts < estimator.smallest_batch:
-        raise InputError(
-            f"estimators: {estimator.name} needs {estimator.smallest_batch} prompts or "
-            f"more, not {prompts}; remove it"
-        )
-
-
 def find_estimators(
     entries: Sequence[EstimatorEntry],
     group_sizes: Sequence[int],
@@ -300,7 +285,16 @@ def find_estimators(
     for estimator in estimators:
         if names.count(estimator.name) > 1:
             raise InputError(f"estimators: {estimator.name} stands twice; name it once")
-        _check_sizes(estimator, group_sizes, prompts)
+        if min(group_sizes) < estimator.smallest_group:
+            raise InputError(
+                f"group_sizes = {list(group_sizes)}: {estimator.name} needs groups of "
+                f"{estimator.smallest_group} or more; remove {min(group_sizes)}"
+            )
+        if prompts is not None and prompts < estimator.smallest_batch:
+            raise InputError(
+                f"estimators: {estimator.name} needs {estimator.smallest_batch} prompts or "
+                f"more, not {prompts}; remove it"
+            )
     return estimators
 
 
