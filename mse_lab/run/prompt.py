@@ -248,28 +248,6 @@ def _check(
     return replace(compared, invariance=invariance)
 
 
-def _arrays(
-    pool: CompletionPool,
-    blocks: list[Scores],
-    reference_pool: CompletionPool,
-    reference: Reference,
-) -> PromptArrays:
-    return PromptArrays(
-        rewards_N=pool.rewards_N,
-        lengths_N=pool.completions.scored_lengths_N,
-        gram_KGG=np.stack([block.gram_NN for block in blocks]),
-        products_N=np.concatenate([block.products_N for block in blocks]),
-        reference_rewards_N=reference_pool.rewards_N,
-        reference_product=sum(reference.products.values()),
-        reference_distance2=reference.distance2,
-        kind_norms2_NM=np.concatenate([sum_by_kind(block.norms2) for block in blocks]),
-        kind_products_M=sum_by_kind(reference.products),
-        logit_norms2_N=np.concatenate([block.logit_norms2_N for block in blocks]),
-        mean_D=reference.kept_mean,
-        difference_D=reference.kept_difference,
-    )
-
-
 def _refuse_rewards(subject: Subject, index: int, rewards_N: Floats) -> None:
     """Refuse rewards that an estimator cannot take, before the last prompt is measured."""
     for estimator in subject.estimators:
@@ -319,7 +297,20 @@ def measure_prompt(subject: Subject, index: int) -> PromptMeasurement:
     blocks = _score_pool(subject, index, pool, reference)
     pools = [reference_pool, pool]
     return PromptMeasurement(
-        arrays=_arrays(pool, blocks, reference_pool, reference),
+        arrays=PromptArrays(
+            rewards_N=pool.rewards_N,
+            lengths_N=pool.completions.scored_lengths_N,
+            gram_KGG=np.stack([block.gram_NN for block in blocks]),
+            products_N=np.concatenate([block.products_N for block in blocks]),
+            reference_rewards_N=reference_pool.rewards_N,
+            reference_product=sum(reference.products.values()),
+            reference_distance2=reference.distance2,
+            kind_norms2_NM=np.concatenate([sum_by_kind(block.norms2) for block in blocks]),
+            kind_products_M=sum_by_kind(reference.products),
+            logit_norms2_N=np.concatenate([block.logit_norms2_N for block in blocks]),
+            mean_D=reference.kept_mean,
+            difference_D=reference.kept_difference,
+        ),
         completions=summarise(subject, index, pools),
         checks=_check(subject, index, pools, reference, blocks),
         provenance=Provenance(
