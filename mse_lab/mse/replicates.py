@@ -94,21 +94,6 @@ def price_of_baseline(pools: Pools, estimator: Estimator, size: int) -> Floats |
     return 0.0
 
 
-def _errors_at(
-    pools: Pools, groups: Groups, estimators: Sequence[Estimator]
-) -> dict[str, Floats]:
-    size = groups.rewards_PRG.shape[-1]
-    gram_PRGG = group_grams(pools, size)
-    products_PRG = pools.products_PN.reshape(groups.rewards_PRG.shape)
-    return {
-        estimator.name: squared_errors(
-            estimator.weights(groups), gram_PRGG, products_PRG, pools.reference_product_P
-        )
-        - np.expand_dims(price_of_baseline(pools, estimator, size), -1)
-        for estimator in estimators
-    }
-
-
 def measure_errors(
     pools: Pools, estimators: Sequence[Estimator], group_sizes: Sequence[int]
 ) -> dict[Key, Floats]:
@@ -117,10 +102,17 @@ def measure_errors(
     Errors are (P, R) with R = N / G; R = 0 where products of completions are not known.
     """
     keys = [Key(estimator.name, size) for estimator in estimators for size in group_sizes]
-    if not pools.has_cross_products:
-        return dict.fromkeys(keys, np.empty((pools.prompts, 0)))
-    by_size = {
-        size: _errors_at(pools, form_groups(pools, size), estimators)
-        for size in group_sizes
-    }
-    return {key: by_size[key.group_size][key.estimator] for key in keys}
+    errors: dict[Key, Floats] = dict.fromkeys(keys, np.empty((pools.prompts, 0)))
+    for size in group_sizes if pools.has_cross_products else ():
+        groups, gram_PRGG = form_groups(pools, size), group_grams(pools, size)
+        products_PRG = pools.products_PN.reshape(groups.rewards_PRG.shape)
+        for estimator in estimators:
+            whole_PR = squared_errors(
+                estimator.weights(groups),
+                gram_PRGG,
+                products_PRG,
+                pools.reference_product_P,
+            )
+            price = np.expand_dims(price_of_baseline(pools, estimator, size), -1)
+            errors[Key(estimator.name, size)] = whole_PR - price
+    return errors
