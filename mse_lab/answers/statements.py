@@ -399,10 +399,10 @@ def theorem_7(run: Analysis) -> list[Case]:
     if not np.isfinite(shown.estimate.high):
         why = "c1 is not significantly positive, so G* has no upper bound here."
         return [Case(BEST, (), why, "undecided", shown)]
-    constants, sizes = run.table.constants, run.compared_sizes
+    constants, sizes = run.table.samples, run.compared_sizes
     aims = find_aims(run.table, "grpo", sizes)
     best = min(sizes, key=lambda size: float(aims[size].noise[0]))
-    paper = float(np.sqrt(constants.c3.item() / constants.c1.item()))
+    paper = float(np.sqrt(constants.c3[0] / constants.c1[0]))
     known = (
         f"{name} {with_interval(run.table.constant(name, run.level))}"
         for name in ("c1", "c2", "c3")
@@ -425,7 +425,7 @@ def _set_against(run: Analysis, best: int, size: int) -> Number:
 
     c1 is common to both sides, and held at its estimate.
     """
-    prompts, c1 = run.pools.prompts, float(run.table.constants.c1.item())
+    prompts, c1 = run.pools.prompts, float(run.table.samples.c1[0])
 
     def cost(one: int) -> Statistic:
         return run.mse_of("grpo", one) * (one * prompts) + Statistic(c1 * one, {}, {})

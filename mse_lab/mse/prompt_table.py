@@ -134,7 +134,7 @@ def raise_to_zero(square: Floats) -> Floats:
 class Constants(NamedTuple):
     """c1, c2 and c3, and the constants of other estimators.
 
-    They are arrays over samples of prompts: of all prompts, (1,), or (S,).
+    They are arrays over samples of prompts, (S,), the first of which is all of them.
     """
 
     c1: Floats  # E||g(X) - g||^2, what only more prompts reduce.
@@ -264,7 +264,7 @@ class PromptTable:
 
     @cached_property
     def samples(self) -> Constants:
-        """The constants of every sample of prompts, (S,)."""
+        """The constants of every sample of prompts, (S,), each unbiased."""
         samples, ones = self.prompt_samples, np.ones(self.prompts)
         pairs = samples.mean_products(self.products_PP, ones, ones)
         return find_constants(
@@ -281,11 +281,6 @@ class PromptTable:
     def share(self) -> float:
         """n/P, the share of all prompts that is measured; 0 where it narrows nothing."""
         return self.prompts / self.size if self.halves else 0.0
-
-    @cached_property
-    def constants(self) -> Constants:
-        """The constants of all prompts, each unbiased, (1,)."""
-        return Constants(*(samples[:1] for samples in self.samples))
 
     @cached_property
     def effective_prompts(self) -> float:
@@ -362,7 +357,7 @@ class PromptTable:
         If all prompts had one gradient, c1's estimate would vary by that noise alone.
         """
         error = math.sqrt(float((self.gradient_noise_P**2).sum())) / self.prompts
-        return float(self.constants.c1.item()) > half_width(error, level)
+        return float(self.samples.c1[0]) > half_width(error, level)
 
     def knows_gradient(self, level: float) -> bool:
         """Whether ||E g(X)||^2 is significantly positive."""
@@ -373,7 +368,7 @@ class PromptTable:
 
         NaN where c3 is not positive, as where no reward varies.
         """
-        if self.constants.c3.item() <= 0:
+        if self.samples.c3[0] <= 0:
             return UNKNOWN
 
         def ratio(samples: Constants) -> Floats:

@@ -249,8 +249,8 @@ def test_the_best_constant_is_no_better_for_being_fitted():
 def test_what_the_sentences_say():
     """The paper's sqrt(c3/c1) beside ours, a size from which on, the theorem's own."""
     fair, quiet = (wholes(s.judge_run(draw(kind))) for kind in ("fair", "quiet"))
-    constants = draw("fair").table.constants
-    paper = np.sqrt(constants.c3.item() / constants.c1.item())
+    constants = draw("fair").table.samples
+    paper = np.sqrt(constants.c3[0] / constants.c1[0])
     assert f"the paper's sqrt(c3/c1) {paper:.2f}" in fair[s.BEST].sentence
     assert "Assumption 2, on which it rests, fails here." in quiet[s.VANILLA].sentence
     said = fair[s.NEAR_AT_8].sentence

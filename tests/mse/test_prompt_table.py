@@ -45,7 +45,7 @@ def test_a_prompt_is_left_out_of_everything():
     """As if it had not been there: of 4 prompts, where pairs are 6 of 12."""
     pools = make_pools(4)
     for prompt in range(4):
-        expected = table_of(without(pools, prompt)).constants
+        expected = table_of(without(pools, prompt)).samples
         for name, values in table_of(pools).samples._asdict().items():
             assert values[1 + prompt] == pytest.approx(getattr(expected, name)[0]), name
 
@@ -58,7 +58,7 @@ def test_an_error_varies_with_c1_where_its_estimate_is_negative():
     raised = raise_to_zero(samples.c1)
     assert raised[0] == 0
     np.testing.assert_allclose(raised, samples.c1 - samples.c1[0], atol=1e-12)
-    positive = table_of(pools).constants
+    positive = table_of(pools).samples
     assert raise_to_zero(positive.c1)[0] == positive.c1[0] > 0
 
 
@@ -109,7 +109,7 @@ def test_a_constant_has_one_interval():
     cases = (known, "c3"), (known, "c2"), (known, "c1"), (unknown, "c1")
     for table, name in cases:
         value, below, above = table.constant(name, 0.95)
-        assert value == pytest.approx(getattr(table.constants, name).item())
+        assert value == pytest.approx(getattr(table.samples, name)[0])
         assert below < value < above
         if table is known:
             assert below * above == pytest.approx(value**2)

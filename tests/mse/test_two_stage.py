@@ -34,16 +34,14 @@ def test_the_constants_of_a_set_by_hand(design):
     samples = drawn(design, np.random.default_rng(0), SET)
     known, larger = table_of(samples, size=SET), table_of(samples)
     products = samples.gradient_products_PP
-    assert known.constants.gradient2[0] == pytest.approx(products.mean())
-    assert known.constants.c1[0] == pytest.approx(
-        np.diag(products).mean() - products.mean()
-    )
-    assert known.constants.c1[0] == pytest.approx((1 - 1 / SET) * larger.constants.c1[0])
+    assert known.samples.gradient2[0] == pytest.approx(products.mean())
+    assert known.samples.c1[0] == pytest.approx(np.diag(products).mean() - products.mean())
+    assert known.samples.c1[0] == pytest.approx((1 - 1 / SET) * larger.samples.c1[0])
     samples = drawn(design, np.random.default_rng(0), 12)
     half, products = table_of(samples, size=SET), samples.gradient_products_PP
     own, all_pairs = np.diag(products).mean(), products.sum() - np.trace(products)
     expected = own / SET + (1 - 1 / SET) * all_pairs / (12 * 11)
-    assert half.constants.gradient2[0] == pytest.approx(expected)
+    assert half.samples.gradient2[0] == pytest.approx(expected)
 
 
 def test_the_noise_of_completions_by_hand(design):
