@@ -112,7 +112,9 @@ def _trl(
     `trainer_state.json` names; else every float may be one, and in a CSV, whose cells have
     no type, every column. Source: `GRPOTrainer.log` of TRL 1.16; `RLOOTrainer` writes none.
     """
-    floats = [name for name, kind in types.items() if _may_be_float(kind)]
+    # A CSV's columns, read as texts, may hold floats.
+    kinds = pa.types.is_floating, pa.types.is_string
+    floats = [name for name, kind in types.items() if any(one(kind) for one in kinds)]
     if not {*_TRL} <= {*types} or "advantage" not in floats:
         return None
     columns = _TRL | {ours: one for ours, one in _TRL_MORE.items() if one in types}
@@ -132,11 +134,6 @@ def which_rewards(names: Sequence[str]) -> str:
         "No trainer_state.json lies beside the files to tell: give --columns "
         "reward=A,reward=B"
     )
-
-
-def _may_be_float(kind: pa.DataType) -> bool:
-    """Whether a column may hold floats: a CSV's, read as texts, does not say."""
-    return bool(pa.types.is_floating(kind) or pa.types.is_string(kind))
 
 
 def _verl(types: Mapping[str, pa.DataType]) -> Form | None:
