@@ -5,8 +5,6 @@ zero-variance groups against the group size with its band, the size in use marke
 lengths by reward; the mean reward along the steps.
 """
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -26,15 +24,9 @@ BINS, MOST_STEPS = 20, 40
 
 
 def _legend_above(axes: Axes) -> None:
-    handles: Any
-    handles, labels = axes.get_legend_handles_labels()
-    legend = axes.get_legend()
-    if legend is not None:  # seaborn's own
-        handles, labels = legend.legend_handles, [text.get_text() for text in legend.texts]
-    above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
-    axes.legend(
-        handles, labels, ncols=len(labels), frameon=False, handlelength=1.4, **above
-    )
+    legend = axes.get_legend() or axes.legend()  # Seaborn has made its own.
+    settings = {"ncols": len(legend.texts), "frameon": False, "handlelength": 1.4}
+    sns.move_legend(axes, "lower center", bbox_to_anchor=(0.5, 1.0), title="", **settings)
 
 
 def _edges(lengths_N: Floats) -> Floats:
