@@ -9,7 +9,7 @@ measured instead, by the products of the scores with the reference, and it is pr
 that may be one; a bias across g is not seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -99,20 +99,19 @@ def _compare_at(
     found: Sequence[Estimator],
     size: int,
     completions: int,
-) -> list[Compared]:
+) -> Iterator[Compared]:
     tried = [_tried(run, one, size) for one in found]
     bases = [one for one in map(find_estimator, BASES) if size >= one.smallest_group]
     known = [*{one.name: one for one in (*bases, *(one for one, _ in tried))}.values()]
     points = measure_curves(run.curves, known, measure_errors(run.pools, known, [size]))
     known_at = completions and completions % size == 0  # Of whole groups.
     others = [points.get(Key(base, size), NO_POINT).measured for base in BASES]
-
-    def row(entry: EstimatorEntry, one: Estimator, why: str) -> Compared:
+    for entry, (one, why) in zip(entries, tried, strict=True):
         measured, law = points[Key(one.name, size)]
         over_grpo, over_oracle = (
             paired_ratio(measured, other, run.level) for other in others
         )
-        return Compared(
+        yield Compared(
             run.name,
             one.name,
             size,
@@ -124,8 +123,6 @@ def _compare_at(
             _progress(run, entry, one, size, completions) if known_at else None,
             ("" if one.unbiased else SCALED) if measured else why,
         )
-
-    return [row(entry, *each) for entry, each in zip(entries, tried, strict=True)]
 
 
 def compare(
