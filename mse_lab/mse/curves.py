@@ -275,11 +275,7 @@ class Curves:
             mse = _without_bias(point.mse, self._by_rewards.by_law(law).mse)
             # The other parts would be too inexact.
             point = Decomposition(mse, *[np.full_like(mse, np.nan)] * 6)
-
-        def errors_PN() -> Floats:
-            return law(self._completion_moments).second.T
-
-        return Curve(point, noise, self, errors_PN)
+        return Curve(point, noise, self, lambda: law(self._completion_moments).second.T)
 
     def prompts_by_law(self, estimator: Estimator, size: int) -> Floats:
         """Evaluate the law of each prompt's MSE, (P,); NaN where the estimator has none."""

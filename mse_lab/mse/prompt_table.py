@@ -370,9 +370,6 @@ class PromptTable:
         """
         if self.samples.c3[0] <= 0:
             return UNKNOWN
-
-        def ratio(samples: Constants) -> Floats:
-            return divide(samples.c1, samples.c3)
-
         estimate = self.estimate_positive if self.knows_c1(level) else self.estimate
-        return Estimate(*(1 + end for end in falling(estimate(ratio, level), -0.5)))
+        ratio = estimate(lambda one: divide(one.c1, one.c3), level)
+        return Estimate(*(1 + end for end in falling(ratio, -0.5)))

@@ -63,13 +63,10 @@ class SlicedHead:
 
     def _after(self, logits: Tensor) -> Tensor:
         """Apply what the model does to single logits after the head: its own code, run."""
-
-        def given(*_: Any, **__: Any) -> _Given:
-            return _Given(last_hidden_state=logits)
-
+        given = _Given(last_hidden_state=logits)
         token = torch.zeros((1, 1), dtype=torch.long, device=logits.device)
         with (
-            replaced_forward(self._model.base_model, given),
+            replaced_forward(self._model.base_model, lambda *_, **__: given),
             replaced_forward(self.module, lambda states: states),
         ):
             return self._model(token, use_cache=False).logits
