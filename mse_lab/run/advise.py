@@ -54,11 +54,6 @@ DEFAULT_BUDGET = 8192
 LARGEST_BLOCK = sum(MOST_SCORED)
 
 
-def rewards_differ(blocks: Blocks) -> bool:
-    """Whether a prompt has completions of different rewards."""
-    return bool(np.ptp(np.concatenate([block.rewards_N for block in blocks])) > 0)
-
-
 def refuse_few(prompts: int, budget: int | None) -> None:
     """Refuse too few prompts, or a budget below the first look."""
     if prompts < LEAST_PROMPTS:
@@ -82,19 +77,15 @@ def order_prompts(subject: Subject) -> list[int]:
 
 
 def warn_of_samples(
-    subject: Subject, prompts: Sequence[Sequence[SampledPrompt]]
+    subject: Subject, samples: Samples, blocks: Sequence[SampledPrompt]
 ) -> tuple[str, ...]:
-    """Warn of completions as a run does, by the blocks of each prompt."""
-    blocks = [block for each in prompts for block in each]
-    rewards = [
-        np.concatenate([block.sample.rewards_N for block in each]) for each in prompts
-    ]
+    """Warn of completions as a run does, by all blocks of all prompts."""
     diagnostics = diagnostics_of(
-        rewards,
+        samples.rewards,
         [block.completions for block in blocks],
         subject.policy.end_texts,
         [block.sample.completions for block in blocks],
-        binary=all(map(is_binary, rewards)),
+        binary=all(map(is_binary, samples.rewards)),
     )
     return (
         *warn_of_completions(diagnostics, sampled=True),
@@ -140,20 +131,21 @@ class Sampled:
         """Look; return whether to stop."""
         items = look.items(self.order)
         sampled = [read_measurements(self._store, blocks) for blocks in items]
+        blocks = list(chain.from_iterable(sampled))
         dtype = self.subject.probe.model.dtype
-        gaps = [block.law_gap for blocks in sampled for block in blocks]
         self.checks = [
-            check_drawn_law(gaps, dtype),
-            check_scores(ONE_PASS, sampled[0][0].gradient_gap, dtype),
+            check_drawn_law([block.law_gap for block in blocks], dtype),
+            check_scores(ONE_PASS, blocks[0].gradient_gap, dtype),
         ]
-        self.warnings = warn_of_samples(self.subject, sampled)
-        self.prompts = [tuple(block.sample for block in blocks) for blocks in sampled]
-        differ = sum(map(rewards_differ, self.prompts))
+        self.prompts = [tuple(block.sample for block in each) for each in sampled]
+        samples = Samples.of(self.prompts)
+        self.warnings = warn_of_samples(self.subject, samples, blocks)
+        differ = sum(np.ptp(rewards_N) > 0 for rewards_N in samples.rewards)
         if differ < LEAST_SIGNALS:
             line.say(look.prompts, look.drawn, f"rewards differ within {differ} so far")
             return False
         population = self.subject.probe.prompts.population_size(len(self.order))
-        table = PromptTable.of_samples(Samples.of(self.prompts), population)
+        table = PromptTable.of_samples(samples, population)
         ruling, level = rule_by_looks(table, self._question), self._question.level
         line.say(look.prompts, look.drawn, _words(ruling, table.best_group_size(level)))
         return ruling.told

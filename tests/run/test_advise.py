@@ -18,12 +18,12 @@ from mse_lab.data.reward_functions import UserReward
 from mse_lab.data.rewards import integer
 from mse_lab.errors import InputError
 from mse_lab.mse.rule import Question
+from mse_lab.mse.samples import Samples
 from mse_lab.results.folder import ADVICE
 from mse_lab.run import advise
 from mse_lab.run.advise import (
     _Deadline,
     order_prompts,
-    rewards_differ,
     sample_probe,
     sample_until,
 )
@@ -187,7 +187,7 @@ def test_a_sample_warns_as_a_run_does(measure):
     again = measure(deciding(True)[0])
     assert found.warnings == again.warnings
     alike, cut = found.warnings
-    equal = sum(not rewards_differ(blocks) for blocks in found.prompts)
+    equal = sum(np.ptp(one) == 0 for one in Samples.of(found.prompts).rewards)
     assert alike.startswith(f"all rewards are the same on {equal / 5:.0%} of the prompts")
     lengths = np.concatenate([block.lengths_N for block in chain(*found.prompts)])
     share = float(re.match(r"([\d.]+)% of the completions were cut", cut)[1]) / 100
