@@ -112,9 +112,9 @@ class _Seen(NamedTuple):
 
     values_M: Floats
     apart_PM: Floats  # Each prompt's contributions, less the mean.
-    least_M: tuple[float, ...]  # The least that each can be.
-    share: float  # n/P where V_hat of `two_stage.py` is known, else 0.
-    noise_MM: Floats  # (1/n) mean_x sigma_hat_x^2 of that.
+    least_M: tuple[float, ...] | float = -math.inf  # The least that each can be.
+    share: float = 0.0  # n/P where V_hat of `two_stage.py` is known, else 0.
+    noise_MM: Floats | float = 0.0  # (1/n) mean_x sigma_hat_x^2 of that.
 
     @classmethod
     def of_constants(cls, table: PromptTable) -> Self:
@@ -130,13 +130,9 @@ class _Seen(NamedTuple):
     def of_figures(cls, table: PromptTable, figures: Sequence[Figure]) -> Self:
         """Take any figures, such as costs of a loss; a set counts as drawn from more."""
         statistics = [table.contributions(figure) for figure in figures]
-        count = len(statistics)
         return cls(
             np.array([statistic.value for statistic in statistics]),
             np.stack([one.groups["prompts"][0] for one in statistics], axis=-1),
-            (-math.inf,) * count,
-            0.0,
-            np.zeros((count, count)),
         )
 
     def with_more(self, count: int, prompt: int) -> Self:
