@@ -16,7 +16,6 @@ from mse_lab.arrays import Floats
 from mse_lab.config.schema import Probe
 from mse_lab.config.training import Setting, fits
 from mse_lab.estimators import find_estimator
-from mse_lab.mse.bounds import Bound, bound_ratios
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import WRONG_RIGHT
 from mse_lab.mse.prompt_table import PromptTable
@@ -100,19 +99,12 @@ class Evidence:
         """Coverage of intervals."""
         return self.question.level
 
-    @property
-    def _looked(self) -> bool:
-        """Whether it is looked at again and again, as few completions are."""
-        return self.table.drawn is not None
-
-    def bound(self, prompts: int | None = None) -> Bound:
-        """Bound ratios of costs, by the prompts at hand or as if there were so many."""
-        return bound_ratios(self.table, self.level, looked=self._looked, prompts=prompts)
-
     @cached_property
     def ruling(self) -> Ruling:
         """The verdict on the training; none on another objective's."""
-        ruling = rule_by_looks(self.table, self.question, looked=self._looked)
+        # Few completions are looked at again and again.
+        looked = self.table.drawn is not None
+        ruling = rule_by_looks(self.table, self.question, looked=looked)
         if not self.setting.elsewhere:
             return ruling
         present = self.question.present
@@ -136,7 +128,7 @@ class Evidence:
         """Prompts of those at hand that hardly tell yet, where the verdict does not."""
         if self.ruling.told or self.at_hand <= self.table.prompts:
             return None
-        needed = prompts_needed(self.table, self.question, self.bound)
+        needed = prompts_needed(self.table, self.question)
         return needed if needed is not None and needed <= self.at_hand else None
 
 

@@ -26,7 +26,7 @@ of prompts unlike which there is at most one in `unless_one_in`.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from mse_lab.arrays import Floats
@@ -325,9 +325,7 @@ def rule_by_looks(table: PromptTable, question: Question, *, looked: bool = True
     return unbound.untold(question.present)
 
 
-def prompts_needed(
-    table: PromptTable, question: Question, bound: Callable[[int], Bound]
-) -> int | None:
+def prompts_needed(table: PromptTable, question: Question) -> int | None:
     """Estimate how many prompts hardly tell yet; None where a million would not tell.
 
     Half of those that would if costs and spread were as at hand (`stopping/forecasts.csv`).
@@ -335,6 +333,7 @@ def prompts_needed(
     prompts = more = table.prompts
     while more < MOST_PROMPTS:
         more += more // 2
-        if rule_by_table(table, bound(more), question).told:
+        bound = bound_ratios(table, question.level, looked=True, prompts=more)
+        if rule_by_table(table, bound, question).told:
             return max(more // 2, prompts)
     return None

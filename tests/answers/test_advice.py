@@ -16,9 +16,8 @@ from mse_lab.answers.advice import make_advice, restore_advice
 from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
 from mse_lab.config.training import DEFAULT, read_training
 from mse_lab.errors import InputError
-from mse_lab.mse.bounds import bound_ratios
 from mse_lab.mse.intervals import Estimate
-from mse_lab.mse.rule import price_rungs
+from mse_lab.mse.rule import rule_by_looks
 from mse_lab.mse.samples import Samples
 from mse_lab.report.advice_report import advice_text
 from mse_lab.results.files import write_file
@@ -163,17 +162,11 @@ def test_a_finished_run_is_looked_at_once_and_samples_again_and_again(known):
     some = choose(known[0], np.arange(100))
     drawn = Samples.of(some.sample(np.random.default_rng(0), 16))
     for one, looked in ((evidence(known[1]), False), (evidence_of(drawn), True)):
-        priced = price_rungs(one.table, one.question).grpo
-        found, right, wrong = (
-            bound(priced)
-            for bound in (
-                one.bound(),
-                bound_ratios(one.table, LEVEL, looked=looked),
-                bound_ratios(one.table, LEVEL, looked=not looked),
-            )
+        right, wrong = (
+            rule_by_looks(one.table, one.question, looked=how).at_most
+            for how in (looked, not looked)
         )
-        np.testing.assert_array_equal(found, right)
-        assert not np.allclose(found, wrong)
+        assert one.ruling.at_most == right != wrong
 
 
 def test_a_set_of_prompts_is_spoken_of_alone(known):
