@@ -26,12 +26,6 @@ _TWO_FILES = (
 )
 
 
-def largest_mode(sizes: Ints) -> int:
-    """The commonest size; of several, the largest."""
-    counts = np.bincount(sizes)
-    return int(len(counts) - 1 - np.argmax(counts[::-1]))
-
-
 def number(table: pd.DataFrame, *keys: str) -> Ints:
     """Number the combinations of columns, from 0 in the order of their first occurrence."""
     return table.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()

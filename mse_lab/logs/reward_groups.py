@@ -21,7 +21,7 @@ from mse_lab.arrays import Flags, Floats, Ints
 from mse_lab.errors import InputError, one_line, shorten
 from mse_lab.logs import trl
 from mse_lab.logs.find_logs import LeftOut, Log
-from mse_lab.logs.groups import by, groups_by_id, largest_mode, number, refuse_again
+from mse_lab.logs.groups import by, groups_by_id, number, refuse_again
 from mse_lab.mse.zero_variance import equal_share
 from mse_lab.records.records import PART
 from mse_lab.records.rows import MOST_DAMAGED
@@ -65,7 +65,7 @@ class RewardGroups:
     @property
     def commonest_size(self) -> int:
         """The commonest number of rewards of a group; of several, the largest."""
-        return largest_mode(self.groups["size"].to_numpy())
+        return int(self.groups["size"].mode().max())
 
     def known(self, name: str) -> Floats | None:
         """Give a number of each completion, (N,); None where some completion lacks it."""
@@ -169,7 +169,7 @@ def make_groups(log: Log, group_size: int | None = None) -> RewardGroups:
         apart = np.count_nonzero(np.diff(group_N)) > group_N.max()
         cautions += [APART] if group_size and apart else []
         table = table.assign(group=group_N)
-    size_in_use = largest_mode(np.bincount(table["group"]))
+    size_in_use = int(table["group"].value_counts().mode().max())
     alike = "prompt" in table and table.groupby("group")["prompt"].nunique().max() == 1
     if not alike:  # Each group is taken for a prompt.
         cautions += [UNLIKE_PROMPTS] if "prompt" in table else []

@@ -44,7 +44,15 @@ class Summary:
         prompts, steps = values.prompts_table(groups), values.steps_table(groups)
         parts = split_reward(groups, outcome)
         numbers = {
-            **_counts(groups, prompts, steps),
+            "source": groups.log.name,
+            "form": groups.log.form.name,
+            "files": len(groups.log.files),
+            "prompts": len(prompts),
+            "groups": len(groups.groups),
+            "completions": len(groups.completions),
+            "steps": len(steps),
+            "group_size": groups.size_in_use,
+            "groups_per_step": int(steps["groups"].mode().max()) if len(steps) else None,
             "level": level,
             **_of_values(groups, prompts, level),
             **_of_groups(groups, level),
@@ -91,22 +99,6 @@ class Summary:
         ]
         more = {"left_out": [*self.groups.left_out], "notes": self.notes}
         return _for_json({**self.numbers, "forecast": forecast, **more})
-
-
-def _counts(
-    groups: RewardGroups, prompts: pd.DataFrame, steps: pd.DataFrame
-) -> dict[str, Any]:
-    return {
-        "source": groups.log.name,
-        "form": groups.log.form.name,
-        "files": len(groups.log.files),
-        "prompts": len(prompts),
-        "groups": len(groups.groups),
-        "completions": len(groups.completions),
-        "steps": len(steps),
-        "group_size": groups.size_in_use,
-        "groups_per_step": int(steps["groups"].mode().max()) if len(steps) else None,
-    }
 
 
 def _of_values(groups: RewardGroups, prompts: pd.DataFrame, level: float) -> dict[str, Any]:
