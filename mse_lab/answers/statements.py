@@ -179,7 +179,7 @@ def _compare(run: Analysis, first: str, second: str, size: int) -> Number:
 WeightRule = Callable[[Groups], Floats]
 
 
-def largest_difference(pools: Pools, group_size: int, weights: WeightRule = grpo) -> float:
+def largest_difference(pools: Pools, group_size: int, weights: WeightRule) -> float:
     """Find the largest distance of the weights from those of the pairwise form.
 
     2/(G(G-1)) sum_{i<j} (W_i - W_j)(Z_i - Z_j)/2 = (1/G) sum_i u_i W_i with the weights

@@ -160,7 +160,7 @@ def _make_record(row: Row, fields: Fields, name: str, answered: bool) -> Record:
 
 
 def _make_records(
-    rows: Iterable[Row], fields: Fields, name: str, *, answered: bool = True
+    rows: Iterable[Row], fields: Fields, name: str, *, answered: bool
 ) -> Iterator[Record]:
     seen: set[str] = set()
     for row in rows:

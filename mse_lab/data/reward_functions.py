@@ -195,9 +195,7 @@ class UserReward:
         prompt = Prompt(str(row.get("id")), str(row.get("problem", "")), "", row)
         return self._numbers([text], prompt, None)[0]
 
-    def together(
-        self, texts: Sequence[str], prompt: Prompt, ids: Ids = None
-    ) -> list[float]:
+    def together(self, texts: Sequence[str], prompt: Prompt, ids: Ids) -> list[float]:
         """Reward completions of one prompt, those of TRL's form in few calls."""
         numbers = self._numbers(texts, prompt, ids)
         if self._unasked and len({*numbers}) > 1:

@@ -73,7 +73,7 @@ def _choose(values: dict[str, Floats], has: dict[str, Flags], given: str | None)
     return min(varied, key=varied.__getitem__)
 
 
-def split_reward(groups: RewardGroups, outcome: str | None = None) -> RewardParts | None:
+def split_reward(groups: RewardGroups, outcome: str | None) -> RewardParts | None:
     """Say what each part of the reward contributes; None where there are none.
 
     The `outcome` is the part that says whether a completion is right, as the user names it;

@@ -128,9 +128,7 @@ def _apart(groups: pd.DataFrame) -> Floats:
     return (np.square(mean_K - mean_K.mean()) - (1 - 1 / count) * luck_K) / (1 - same)
 
 
-def spread_of_values(
-    groups: RewardGroups, level: float, drift: Estimate = UNKNOWN
-) -> Estimate:
+def spread_of_values(groups: RewardGroups, level: float, drift: Estimate) -> Estimate:
     """Estimate the standard deviation of prompts' values: what luck leaves of it.
 
     With m the mean and s^2 the variance of the n rewards of one of K groups, M the mean of

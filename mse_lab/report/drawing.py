@@ -147,7 +147,7 @@ def legend_above(
     figure.legend(list(handles.values()), list(handles), ncols=ncols, **settings)
 
 
-def figure_bytes(compose: Callable[[], Figure], kind: str, *, dark: bool = False) -> bytes:
+def figure_bytes(compose: Callable[[], Figure], kind: str, *, dark: bool) -> bytes:
     """Compose a figure in the house style; the same tables give the same bytes.
 
     It is composed without pyplot, which would keep it for good; `kind` is `png`, `pdf` or

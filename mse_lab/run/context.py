@@ -27,7 +27,7 @@ from mse_lab.run.subject import Subject
 from mse_lab.run.supplied import FromFile
 
 
-def attach(subject: Subject, policy: Policy, block: int | None = None) -> Subject:
+def attach(subject: Subject, policy: Policy, block: int | None) -> Subject:
     """Give a subject with a policy: tokenize prompts, plan memory, check that all fits.
 
     So many completions are scored in a `block`, by default the largest group size. What is

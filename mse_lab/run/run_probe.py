@@ -163,7 +163,7 @@ def finish(subject: Subject, prompts: Sequence[PromptMeasurement]) -> Outcome:
     return Outcome(noted, diagnostics)
 
 
-def find_finished(subject: Subject, *, fresh: bool = False) -> Outcome | None:
+def find_finished(subject: Subject, *, fresh: bool) -> Outcome | None:
     """Find a finished run, repaired where needed; refuse another configuration's folder.
 
     Without a policy the model's identity is that of its files. With `fresh` a finished run
@@ -190,7 +190,7 @@ def measure_prompts(
     store: Store[PromptMeasurement],
     indices: Iterable[int],
     *,
-    shown: bool = True,
+    shown: bool,
 ) -> None:
     """Measure what a store lacks of these prompts; show the first one and the progress."""
 

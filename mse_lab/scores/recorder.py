@@ -56,7 +56,7 @@ class Recorder(ModuleHooks):
         self._factors: dict[str, list[Factor]] = defaultdict(list)
 
     @contextmanager
-    def recording(self, *, without: nn.Module | None = None) -> Iterator[None]:
+    def recording(self, *, without: nn.Module | None) -> Iterator[None]:
         """Meet every module of the plan, but for one met elsewhere, inside the block."""
         owned = {
             owner: answer.names

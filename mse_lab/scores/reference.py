@@ -121,7 +121,7 @@ def add_weighted_gradients(
     completions: Completions,
     weights_N: Floats,
     add: Callable[[str, Tensor], None],
-    max_batch: int | None = None,
+    max_batch: int | None,
 ) -> Floats:
     """Hand sum_i w_i W_i over, a parameter's addends one by one; give log-probabilities.
 
