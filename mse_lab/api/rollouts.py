@@ -104,7 +104,7 @@ def rollouts(
     if not (group_size is None or (is_count(group_size) and group_size <= LARGEST_SIZE)):
         to = f"give a whole number from 1 to {LARGEST_SIZE}"
         raise InputError(f"group_size = {shown(group_size)}: {to}")
-    named = None if columns is None else check_columns(columns)
+    named = check_columns({} if columns is None else columns)
     given = source if isinstance(source, pd.DataFrame) else _paths(source)
     log = read_log(given, named, partial_ok=partial)
     return Rollouts.of(make_groups(log, group_size), level, outcome)

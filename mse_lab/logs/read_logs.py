@@ -330,13 +330,10 @@ def _compare(rows: Rows, records: Mapping[str, pa.Array]) -> dict[str, Floats]:
 
 
 def read_log(
-    given: Sequence[Path] | pd.DataFrame,
-    columns: GivenColumns | None = None,
-    *,
-    partial_ok: bool = False,
+    given: Sequence[Path] | pd.DataFrame, columns: GivenColumns, *, partial_ok: bool
 ) -> Log:
     """Read a log: folders and files, or a data frame, with the user's names of columns."""
-    faults, columns = Faults(partial_ok), columns or GivenColumns()
+    faults = Faults(partial_ok)
     if isinstance(given, pd.DataFrame):
         floats = map(pd.api.types.is_float_dtype, given.dtypes)
         kinds = [pa.float64() if is_float else pa.null() for is_float in floats]
