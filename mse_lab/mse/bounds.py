@@ -207,24 +207,23 @@ def bound_ratios(
     def by_costs(costs: Mapping[Rung, Floats]) -> Floats:
         return worst(_Seen.of_figures(table, [*costs.values()]), np.eye(len(costs)))
 
-    def by_constants(sizes: Sequence[int], completions: float) -> Floats:
+    def by_constants(priced: Priced) -> Floats:
         seen = _Seen.of_constants(table)
-        upper_KK = worst(seen, _factors(sizes, completions))
-        if not completions:
+        upper_KK = worst(seen, _factors(priced.sizes, priced.completions))
+        if not priced.completions:
             return upper_KK
-        return _limited(upper_KK, worst(seen, _factors(sizes, 0.0)))
+        return _limited(upper_KK, worst(seen, _factors(priced.sizes, 0.0)))
 
     def bound(priced: Priced) -> Floats:
         count = len(priced.sizes)
         if priced.linear and count == len(priced.costs):
-            return by_constants(priced.sizes, priced.completions)
+            return by_constants(priced)
         upper_KK = by_costs(priced.costs)
         if priced.limit is not None:
             upper_KK = _limited(upper_KK, by_costs(priced.limit))
         if priced.linear:
             # Sizes among themselves, by what is known of these alone.
-            among = by_constants(priced.sizes, priced.completions)
-            upper_KK[:count, :count] = among
+            upper_KK[:count, :count] = by_constants(priced)
         return upper_KK
 
     return bound
