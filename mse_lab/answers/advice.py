@@ -166,7 +166,8 @@ def _zero_variance(evidence: Evidence, size: int) -> Estimate | None:
         return None
     shares_P = zero_variance_shares(evidence.rewards, size)
     rng = stream(evidence.seed, "advice", f"zero variance at {size}")
-    return cluster_share(shares_P, np.arange(len(shares_P)), evidence.level, rng)
+    level = evidence.question.level
+    return cluster_share(shares_P, np.arange(len(shares_P)), level, rng)
 
 
 def _refuse(evidence: Evidence) -> None:
@@ -195,7 +196,7 @@ def _refuse(evidence: Evidence) -> None:
 
 def _constants(evidence: Evidence) -> dict[str, Estimate]:
     """Estimate the constants; few completions do not tell a prompt's best baseline."""
-    constants = evidence.table.estimates(evidence.level)
+    constants = evidence.table.estimates(evidence.question.level)
     if evidence.table.drawn:
         value = constants["best_constant"].value
         constants["best_constant"] = Estimate(value, math.nan, math.nan)
@@ -215,7 +216,7 @@ def _savings(evidence: Evidence) -> tuple[Estimate | None, Estimate | None]:
     aims = find_aims(evidence.table, entry, [question.present, ruling.set_to])
     to = ruling.baseline.aim if ruling.baseline else aims[ruling.set_to]
     top, base = to.cost(0.0), aims[question.present].cost(0.0)
-    ratio = ratio_of_costs(evidence.table, top, base, evidence.level)
+    ratio = ratio_of_costs(evidence.table, top, base, question.level)
     return ruling.saves, Estimate(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
 
 
@@ -235,7 +236,7 @@ def make_advice(evidence: Evidence) -> Advice:
         NoAnswer: So it is with few completions of each.
     """
     _refuse(evidence)
-    table, question, level = evidence.table, evidence.question, evidence.level
+    table, question, level = evidence.table, evidence.question, evidence.question.level
     ruling, ladder = evidence.ruling, Ladder(evidence)
     # Another objective has no price here.
     rows = tuple(ladder.rows())[: 1 if evidence.setting.elsewhere else None]
@@ -281,10 +282,8 @@ def make_advice(evidence: Evidence) -> Advice:
 def restore_advice(path: Path) -> Advice:
     """Read an `advice.json`."""
     with open_intact(path, RESTORE) as file:
-        values = json.loads(file.read())
-        for follows in ("num_generations", "progress"):
-            values.pop(follows, None)
-        return TypeAdapter(Advice).validate_python(values)
+        # What follows from fields is no field itself, and is left out.
+        return TypeAdapter(Advice).validate_python(json.loads(file.read()))
 
 
 def advise_run(

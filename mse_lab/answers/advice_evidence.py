@@ -94,11 +94,6 @@ class Evidence:
     stopped: Stopped | None = None
     at_hand: int = 0
 
-    @property
-    def level(self) -> float:
-        """Coverage of intervals."""
-        return self.question.level
-
     @cached_property
     def ruling(self) -> Ruling:
         """The verdict on the training; none on another objective's."""
@@ -114,14 +109,14 @@ class Evidence:
     @cached_property
     def best_group_size(self) -> Estimate:
         """G*; unknown where no reward varies."""
-        return self.table.best_group_size(self.level)
+        return self.table.best_group_size(self.question.level)
 
     @cached_property
     def regime(self) -> Regime:
         """On which side of vanilla the prompts are."""
         table, most = self.table, self.table.effective_prompts
         binary = table.values == WRONG_RIGHT
-        return find_regime(table.moments, binary, self.level, most)
+        return find_regime(table.moments, binary, self.question.level, most)
 
     @cached_property
     def needed(self) -> int | None:

@@ -139,11 +139,10 @@ class Ladder:
         """The best baseline at any size."""
         return fit_baseline(self.evidence.table, {1, *self.evidence.question.settable})
 
-    def price(self, aim: Aim, completions: float | None = None) -> Estimate:
-        """Price where an estimator points, at the user's N or another one."""
-        question = self.evidence.question
-        at = question.completions if completions is None else completions
-        return steps_ratio(self.evidence.table, aim, self.base, at, question.level)
+    def price(self, aim: Aim, completions: float) -> Estimate:
+        """Price where an estimator points, at some N."""
+        table, level = self.evidence.table, self.evidence.question.level
+        return steps_ratio(table, aim, self.base, completions, level)
 
     def _in_epochs(self, size: int, aim: Aim) -> Aim:
         """Cancel the noise of prompts, by GRPO-type for a biased loss.
@@ -156,7 +155,7 @@ class Ladder:
         return aim.in_epochs
 
     def _made(self, aim: Aim, completions: int) -> Made:
-        table, level = self.evidence.table, self.evidence.level
+        table, level = self.evidence.table, self.evidence.question.level
         steps = _ONE if aim is self.base else self.price(aim, completions)
         return Made(completions, progress(table, aim, completions, level), steps)
 
@@ -196,7 +195,7 @@ class Ladder:
                 group_size=size,
                 alpha=alpha,
                 lam=lam,
-                cost=yours or self.price(aim),
+                cost=yours or self.price(aim, completions),
                 in_epochs=yours or steps_ratio(table, *epochs, completions, level),
                 progress=tuple(self._made(aim, one) for one in asked),
                 **typed._asdict(),
