@@ -155,12 +155,12 @@ def ratio(
     if not first.value > 2 * first.error:
         return signed(label, first / second, level)._replace(group_size=size)
     log, estimate = first.log() - second.log(), first.ratio_to(second, level)
-    return Number(label, estimate, log.error, log.degrees, level, size)
+    return Number(label, estimate, log.error, log.spread.degrees, level, size)
 
 
 def signed(label: str, number: Statistic, level: float) -> Number:
     """Take a number that may be negative."""
-    spread = (number.error, number.degrees, level)
+    spread = (number.error, number.spread.degrees, level)
     return Number(label, number.interval(level), *spread, logarithmic=False)
 
 

@@ -122,10 +122,6 @@ class Curve:
         shifts, degrees = {self.source.run: shift_B - value}, self.source.noise.degrees
         return Statistic(value, groups, shifts, degrees, self.source.bootstrap)
 
-    def interval(self, part: str, level: float) -> Estimate:
-        """Estimate `mse` or `scale_free_mse` with its interval."""
-        return self.statistic(part).interval(level, positive=True)
-
 
 class Point(NamedTuple):
     """One estimator at one group size, by its replicates and by its exact law.

@@ -194,11 +194,6 @@ class Statistic:
         return math.sqrt(self.spread.variance)
 
     @property
-    def degrees(self) -> float:
-        """Effective degrees of freedom of the standard error."""
-        return self.spread.degrees
-
-    @property
     def is_positive(self) -> bool:
         """Whether it is above zero by more than its standard error."""
         return self.value > self.error
@@ -260,7 +255,7 @@ class Statistic:
         """
         if not math.isfinite(self.value):
             return UNKNOWN
-        degrees = min(self.degrees, most_degrees)
+        degrees = min(self.spread.degrees, most_degrees)
         if self.bootstrap is None:
             reach = half_width(self.error, level, degrees)
             below, above = -reach, reach
@@ -290,6 +285,6 @@ class Statistic:
         many prompts carry the spread is an estimate, too, which may be too large by chance.
         """
         single = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
-        degrees = min([self.degrees, *single])
+        degrees = min([self.spread.degrees, *single])
         ends = (self._tail(value, degrees) for value in (self.value, -self.value))
         return min(1.0, 2 * min(ends))

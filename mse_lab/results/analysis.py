@@ -67,7 +67,7 @@ def interval_columns(name: str, estimate: Estimate | None) -> dict[str, float]:
 
 
 def _interval(curve: Curve | None, part: str, level: float) -> Estimate | None:
-    return None if curve is None else curve.interval(part, level)
+    return None if curve is None else curve.statistic(part).interval(level, positive=True)
 
 
 def _parts(curve: Curve | None, level: float) -> Columns:

@@ -166,7 +166,7 @@ def warn_of_small_reference(pools: Pools, points: Points) -> list[str]:
 def warn_of_few_degrees(pools: Pools, points: Points) -> list[str]:
     """Warn where a few prompts or completions carry an MSE; say which pool would do."""
     carried = [
-        (min(measured.statistic().degrees, _degrees_by_law(pools, key)), key)
+        (min(measured.statistic().spread.degrees, _degrees_by_law(pools, key)), key)
         for key, (measured, _) in points.items()
         if measured is not None
     ]

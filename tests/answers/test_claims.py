@@ -182,7 +182,7 @@ def test_numbers_take_their_spread_from_statistics():
     over = ratio("a/b", found, base, LEVEL)
     assert over.estimate == found.ratio_to(base, LEVEL)
     log = found.exceeding(base)
-    tail = special.stdtr(log.degrees, -log.value / log.error)
+    tail = special.stdtr(log.spread.degrees, -log.value / log.error)
     assert over.p_outside((1.0, 1.0)) == pytest.approx(2 * tail)
     unknown = ratio("a/b", base, Statistic(0.5, {"a": groups}, {}), LEVEL)
     assert np.isnan([*unknown.estimate, unknown.error]).all()

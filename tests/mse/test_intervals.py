@@ -75,8 +75,8 @@ def runs_of(name):
             number, p_value = measured.statistic(), disagreement(measured, law)
             normal = abs(number.value - truth) < 1.96 * number.error
             said = {
-                "mse": (measured.interval("mse", LEVEL), truth),
-                "law": (law.interval("mse", LEVEL), truth),
+                "mse": (number.interval(LEVEL, positive=True), truth),
+                "law": (law.statistic().interval(LEVEL, positive=True), truth),
             }
             if key != base and (ratio := paired_ratio(measured, found[base][0], LEVEL)):
                 said["ratio"] = (ratio, truth / exact[base])
@@ -191,8 +191,8 @@ def test_degrees_of_the_references_own_noise():
     shift = np.array([-1.0, 1.0])
     one = Statistic(9.0, {}, {"a": shift}, 10.0)
     other = Statistic(9.0, {}, {"b": shift}, 6.0)
-    assert one.degrees == pytest.approx(8)
-    assert (one + other).degrees == (other - one).degrees == pytest.approx(10)
+    assert one.spread.degrees == pytest.approx(8)
+    assert (one + other).spread.degrees == (other - one).spread.degrees == pytest.approx(10)
 
 
 BOOTSTRAP = Bootstrap(20000, 1)

@@ -91,8 +91,8 @@ def test_intervals_over_prompts_are_capped_by_those_that_carry_them():
     """Student's t at Kish's number of prompts, where that is the smaller."""
     table = make_table(8)
     found = table.statistic(lambda one: one.c1)
-    degrees = min(found.degrees, table.effective_prompts)
-    assert degrees < found.degrees
+    degrees = min(found.spread.degrees, table.effective_prompts)
+    assert degrees < found.spread.degrees
     reach = stats.t.ppf(0.975, degrees) * found.error
     estimate = table.estimate(lambda one: one.c1, 0.95)
     assert estimate.high - estimate.value == pytest.approx(reach)

@@ -42,8 +42,8 @@ def squares_and_ratios(design):
                 found.append(getattr(curve.point, part))
             for part in ("mse", "scale_free_mse"):
                 statistic = curve.statistic(part)
-                squares += [*curve.interval(part, LEVEL), statistic.error]
-                ratios.append(statistic.degrees)
+                squares += [*statistic.interval(LEVEL, positive=True), statistic.error]
+                ratios.append(statistic.spread.degrees)
     known, moments = table_of(pools), curves.moments
     for name in Constants._fields:
         squares += known.constant(name, LEVEL)

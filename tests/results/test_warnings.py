@@ -46,7 +46,8 @@ def test_the_pool_that_would_do_by_hand(monkeypatch):
     rng = np.random.default_rng(0)
     pools = make_design(rng, 3).draw(rng, 16, 2, 8)
     monkeypatch.setattr(warnings, "_degrees_by_law", lambda pools, key: 100.0)
-    curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=2.0))
+    number = SimpleNamespace(spread=SimpleNamespace(degrees=2.0))
+    curve = SimpleNamespace(statistic=lambda: number)
     [said] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
     assert said.endswith("or pool.replicate=32")
 
@@ -55,7 +56,8 @@ def test_the_degrees_of_one_prompt_by_its_law():
     """All is carried by one prompt; its 4 groups have 1 * (4 + 1) - 2 degrees."""
     rng = np.random.default_rng(0)
     pools = make_design(rng, 1).draw(rng, 16, 2, 8)
-    curve = SimpleNamespace(statistic=lambda: SimpleNamespace(degrees=100.0))
+    number = SimpleNamespace(spread=SimpleNamespace(degrees=100.0))
+    curve = SimpleNamespace(statistic=lambda: number)
     [said] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
     assert "(3, grpo at G = 4)" in said
     assert warnings.warn_of_few_degrees(pools, {}) == []
