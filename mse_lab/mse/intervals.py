@@ -273,11 +273,6 @@ class Statistic:
         """Estimate the paired ratio of two positive numbers; NaN if unknown."""
         return (self / base).interval(level, positive=True)
 
-    def _tail(self, value: float, degrees: float) -> float:
-        if self.error == 0:
-            return float(value <= 0)
-        return float(special.stdtr(degrees, -value / self.error))
-
     def p_refuted(self) -> float:
         """Test a claim that the number is zero, where a wrong rejection is the worse error.
 
@@ -286,5 +281,6 @@ class Statistic:
         """
         single = [groups_PR.shape[-1] - 1 for groups_PR in self.groups.values()]
         degrees = min([self.spread.degrees, *single])
-        ends = (self._tail(value, degrees) for value in (self.value, -self.value))
-        return min(1.0, 2 * min(ends))
+        if self.error == 0:
+            return float(self.value == 0)
+        return min(1.0, 2 * float(special.stdtr(degrees, -abs(self.value) / self.error)))
