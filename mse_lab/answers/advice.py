@@ -181,7 +181,7 @@ def _refuse(evidence: Evidence) -> None:
             "advise on; measure more prompts, or some that the model gets right now and "
             "then"
         )
-    elif math.isnan(evidence.best_group_size.value):
+    elif math.isnan(table.best_group_size(evidence.question.level).value):
         why = "no price of a baseline is seen: nothing to advise on; take more"
     else:
         return
@@ -267,7 +267,7 @@ def make_advice(evidence: Evidence) -> Advice:
         learning_rate_factor=halved_step_size(table, ladder.base, completions or 1, level),
         ladder=rows,
         **_constants(evidence),
-        best=evidence.best_group_size,
+        best=table.best_group_size(level),
         regime=evidence.regime,
         zero_variance=_zero_variance(evidence, question.present),
         mean_reward=float(np.mean([rewards.mean() for rewards in evidence.rewards])),

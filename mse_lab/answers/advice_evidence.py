@@ -16,7 +16,6 @@ from mse_lab.arrays import Floats
 from mse_lab.config.schema import Probe
 from mse_lab.config.training import Setting, fits
 from mse_lab.estimators import find_estimator
-from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.laws import WRONG_RIGHT
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.regime import Regime, find_regime
@@ -105,11 +104,6 @@ class Evidence:
         present = self.question.present
         untold = ruling.untold(present)
         return untold._replace(best=present, at_most=math.inf, at_least=0.0)
-
-    @cached_property
-    def best_group_size(self) -> Estimate:
-        """G*; unknown where no reward varies."""
-        return self.table.best_group_size(self.question.level)
 
     @cached_property
     def regime(self) -> Regime:
