@@ -192,6 +192,7 @@ def test_a_single_completion_of_a_prompt_is_judged(known, batch):
 def test_another_objective_gets_no_size(known):
     found = make_advice(evidence(known[1], read_training({"loss_type": "vespo"})))
     assert (found.verdict, found.set_to, found.saves) == ("cannot tell", 8, None)
+    assert (found.at_least, found.at_most) == (0, math.inf)
     assert advice_text(found).startswith(
         "Cannot tell whether num_generations = 8 is all right: loss_type = vespo climbs"
     )
