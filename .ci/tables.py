@@ -170,8 +170,9 @@ def speed() -> Iterable[Row]:
     scoring = read("speed/scoring.csv").groupby(["model", "tokens"]).plain_pass.max()
     for row in read("speed/runs.csv").itertuples():
         plain = scoring.get((row.model, row.tokens))
+        model = row.model.replace("V =", "vocabulary")
         yield {
-            "model, prompt + completion tokens": f"{row.model}, {row.tokens}",
+            "model, prompt + completion tokens": f"{model}, {row.tokens}",
             "obvious loop / this run": f"{row.obvious:.1f}",
             "loop that shares completions / this run": f"{row.shared:.1f}",
             "scoring / plain pass": "" if plain is None else f"{plain:.2f}",

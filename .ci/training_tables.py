@@ -390,6 +390,27 @@ def trained_pretrained() -> Iterable[Row]:
             }
 
 
+def at_one_rate(study: str, arm: tuple[str, int], kind: str) -> Iterable[Row]:
+    """Compare the constant's gains with an arm's at each rate that was tried for both."""
+    runs = pd.concat([read(f"{part}/runs.csv") for part in parts_of(study)])
+    runs["gain"] = runs[f"{kind}_{steps_of(study)[-1]}"] - runs[f"{kind}_0"]
+    runs = runs.drop_duplicates([*KEYS, "step_size", "seed"])
+    of = dict(iter(runs.groupby(KEYS)))
+    if arm not in of:
+        return
+    best = of[arm].groupby("step_size").gain.mean().idxmax()
+    both = of["constant", 1].merge(of[arm], on=["step_size", "seed", "optimiser"])
+    for (rate, optimiser), pairs in both.groupby(["step_size", "optimiser"]):
+        apart = stats.ttest_rel(pairs.gain_x, pairs.gain_y)
+        yield {
+            "optimiser": optimiser,
+            "low": rate <= best,
+            "more": apart.statistic > 0,
+            "told": apart.pvalue < 0.05,
+            "times": pairs.gain_x.mean() / pairs.gain_y.mean(),
+        }
+
+
 @table
 def gains_at_one_rate() -> Iterable[Row]:
     """Count rates, tried for both, at which the constant gains more than another arm.
@@ -399,28 +420,22 @@ def gains_at_one_rate() -> Iterable[Row]:
     arms = {"GRPO-type, 8": BASE, "TRL's defaults, 8": ("yours", 8)}
     kinds = {"trained prompts": "step", "held-out": "unseen"}
     for (other, arm), (words, kind) in product(arms.items(), kinds.items()):
-        found = []
-        for study in STUDIES:
-            runs = pd.concat([read(f"{part}/runs.csv") for part in parts_of(study)])
-            last = steps_of(study)[-1]
-            runs["gain"] = runs[f"{kind}_{last}"] - runs[f"{kind}_0"]
-            runs = runs.drop_duplicates([*KEYS, "step_size", "seed"])
-            of = dict(iter(runs.groupby(KEYS)))
-            if arm not in of:
-                continue
-            best = of[arm].groupby("step_size").gain.mean().idxmax()
-            both = of["constant", 1].merge(of[arm], on=["step_size", "seed"])
-            for rate, pairs in both.groupby("step_size"):
-                apart = stats.ttest_rel(pairs.gain_x, pairs.gain_y)
-                found.append((*apart, rate <= best))
-        t_values, p_values, low = np.transpose(found)
+        found = pd.DataFrame(
+            [row for study in STUDIES for row in at_one_rate(study, arm, kind)]
+        )
+        more, less = found[found.more], found[~found.more]
+        said = f"{len(more)}, {more.told.sum()}, {less.told.sum()}"
         row = {"than": other, "on": words}
-        for which, those in (("at all rates", low >= 0), ("up to its best", low > 0)):
-            more, less = (those & (np.sign(t_values) == side) for side in (1, -1))
-            counts = (more, more & (p_values < 0.05), less & (p_values < 0.05))
-            said = ", ".join(str(one.sum()) for one in counts)
-            row[f"{which}: more, told more, told less"] = f"of {those.sum()}: {said}"
-        yield row
+        for name, head in (("adamw", "AdamW"), ("sgd", "SGD")):
+            some = found[found.low & (found.optimiser == name)]
+            times, told = some.times, (some.more & some.told).sum()
+            row[f"{head}, up to its best: times its gain (median); told"] = (
+                f"{times.min():.2f} to {times.max():.2f} ({times.median():.2f}); "
+                f"{told} of {len(some)}"
+                if len(some)
+                else "\u2013"
+            )
+        yield row | {"at all rates: more, told more, told less": f"of {len(found)}: {said}"}
 
 
 @table
