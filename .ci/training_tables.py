@@ -29,12 +29,6 @@ def power_of_the_law() -> Iterable[Row]:
         yield {"power of 1 + E by which gains fall": f"{step} steps", "law": "-1"} | cells
 
 
-def power(arms: pd.DataFrame) -> str:
-    """Fit gains by a power of 1 + E: least squares of logarithms."""
-    slope, _ = np.polyfit(np.log(arms.one_plus_error), np.log(arms.gain), 1)
-    return f"{slope:.2f}"
-
-
 # The arms of probes/studies/tiny-base.yaml as it was declared, at a1748b82: N x G.
 DECLARED = {
     ("sgd", "grpo"): {128: (2, 4, 8, 16, 64), 64: (4, 16), 256: (4, 16)},
@@ -70,27 +64,6 @@ def power_of_some_arms() -> Iterable[Row]:
         found = fit_power(gains.to_numpy(), rows.one_plus_error.to_numpy())
         row = dict(zip(("power", "power_low", "power_high"), found, strict=True))
         yield {"arms": f"{words}: {len(rows)}", "power": interval(row, "power")}
-
-
-@table
-def power_at_one_rate() -> Iterable[Row]:
-    """Give the power where all of GRPO-type's arms have one rate, of gains above zero."""
-    keys = ["optimiser", "completions_per_step", "group_size"]
-    of_law = read("training-law/comparison.csv").query("step == 12 and estimator == 'grpo'")
-    runs = read("training-law/runs.csv").query("estimator == 'grpo'")
-    runs["gain"] = runs.step_12 - runs.step_0
-    for name, words in (("adamw", "AdamW"), ("sgd", "SGD")):
-        powers: dict[str, str] = {}
-        for rate, some in runs[runs.optimiser == name].groupby("step_size"):
-            means = some.groupby(keys).gain.mean().rename("gain").reset_index()
-            arms = means[means.gain > 0].merge(of_law[[*keys, "one_plus_error"]], on=keys)
-            if len(arms) >= 12:
-                powers[f"{rate:g}"] = power(arms)
-        yield {
-            "optimiser": words,
-            "one rate for all arms": ", ".join(powers),
-            "power": ", ".join(powers.values()),
-        }
 
 
 def gains_after_steps(gains: pd.DataFrame, head: str, column: str) -> Iterable[Row]:
@@ -428,7 +401,7 @@ def gains_at_one_rate() -> Iterable[Row]:
         for name, head in (("adamw", "AdamW"), ("sgd", "SGD")):
             some = found[found.best & (found.optimiser == name)]
             times, told = some.times, (some.more & some.told).sum()
-            row[f"{head}, at its best: times its gain (median); told"] = (
+            row[f"{head}: times its gain (median); told"] = (
                 f"{times.min():.2f} to {times.max():.2f} ({times.median():.2f}); "
                 f"{told} of {len(some)}"
                 if len(some)
