@@ -31,10 +31,10 @@ def nested(scalars: Any = SCALARS, keys: Any = TEXTS) -> Any:
     )
 
 
-def spoil(data: Any, text: str, nasty: list[str]) -> str:
-    """Cut, double or overwrite a part of a text."""
+def spoil(data: Any, text: Any, nasty: list[str], more: Any = TEXTS) -> Any:
+    """Cut, double or overwrite a part of a text, or of bytes."""
     start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
-    new = data.draw(st.sampled_from(["", text[start:end] * 2, *nasty]) | TEXTS)
+    new = data.draw(st.sampled_from([text[:0], text[start:end] * 2, *nasty]) | more)
     return text[:start] + new + text[end:]
 
 

@@ -17,7 +17,7 @@ from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import exact, gsm8k, integer
 from mse_lab.data.supplied_completions import lines_of
 from mse_lab.errors import InputError
-from mse_lab.records.plain_text import parse_json, read_object
+from mse_lab.records.plain_text import read_object
 from mse_lab.records.rows import Rows
 
 GOOD = '{"id": "p1", "problem": "1 + 1", "answer": 2, "category": "sums"}'
@@ -101,20 +101,12 @@ def tables(tmp_path_factory):
 @CASES
 def test_a_damaged_table(tmp_path_factory, tables, suffix, data):
     """Cut, or with some bytes overwritten."""
-    content, folder = tables[suffix], tmp_path_factory.mktemp("set")
-    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(content))] * 2)))
-    spoilt = content[:start] + data.draw(st.binary(max_size=20)) + content[end:]
+    folder = tmp_path_factory.mktemp("set")
+    spoilt = spoil(data, tables[suffix], [], st.binary(max_size=20))
     # A cache for each, else the library gives what it has prepared before.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder / "cache")
         read_prompts(folder, spoilt, f"set{suffix}")
-
-
-@given(st.binary(max_size=60))
-@CASES
-def test_any_bytes(tmp_path, content):
-    judge(read_prompts(tmp_path, content))
-    answer_or_one_line(parse_json, content, "line 1")
 
 
 @given(st.lists(st.tuples(keys, raw_values | lists), max_size=5))
