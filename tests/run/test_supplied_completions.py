@@ -57,10 +57,7 @@ def chat(content, role="assistant", **more):
 REFUSED = {
     "no prompt": ({"prompt": None, "tokens": [1]}, "prompt is missing"),
     "no tokens": ({"ids": [1]}, "neither tokens nor text"),
-    "a mask of a text": (
-        {"text": "1", "mask": [1]},
-        "mask: given with a text",
-    ),
+    "a mask of a text": ({"text": "1", "mask": [1]}, "mask: given with a text"),
     "an engine's of a text": ({"text": "1", "engine_log_probs": [-1]}, "given with a text"),
     "pool": ({"tokens": [1], "pool": "x"}, "pool = 'x': give reference or replicate"),
     "empty": ({"tokens": []}, "no tokens; an empty completion is its end token alone"),
@@ -157,22 +154,22 @@ def test_texts_are_ended_where_they_are_short_and_not_cut(write_probe, tmp_path)
 POOLS = {"reference": 64, "replicate": 32}
 
 
-@pytest.fixture
-def write(tmp_path):
-    """Return a function that writes lines, some of their keys left out."""
-
-    def write(lines, without=()):
-        kept = [{key: line[key] for key in line if key not in without} for line in lines]
-        return str(write_lines(tmp_path / "drawn.jsonl", kept))
-
-    return write
+def write(folder, lines, without=()):
+    """Write lines, some of their keys left out."""
+    kept = [{key: line[key] for key in line if key not in without} for line in lines]
+    return str(write_lines(folder / "drawn.jsonl", kept))
 
 
 @pytest.fixture
 def run(write_probe, tmp_path):
-    """Return a function that runs the probe; gives the exit status and the folder."""
+    """Return a function that runs the probe, maybe on lines, some of their keys left out.
 
-    def run(out="out", **changes):
+    It gives the exit status and the folder.
+    """
+
+    def run(lines=None, without=(), out="out", **changes):
+        if lines is not None:
+            changes["completions"] = write(tmp_path, lines, without)
         words = ["run", str(write_probe(**changes)), "--out", str(tmp_path / out)]
         return run_mse.main(words), tmp_path / out / "small"
 
@@ -227,8 +224,8 @@ FORMS = {
 }
 
 
-def test_measured_as_if_drawn_here(drawn, write, run, capsys):
-    lines, (status, here) = drawn(), run("here")
+def test_measured_as_if_drawn_here(drawn, run, tmp_path, capsys):
+    lines, (status, here) = drawn(), run(out="here")
     assert status == 0
     for form, without in FORMS.items():
         given = lines
@@ -237,9 +234,8 @@ def test_measured_as_if_drawn_here(drawn, write, run, capsys):
             given = sorted(
                 lines, key=lambda one: (one["pool"] == "reference", one["prompt"])
             )
-        path = write(given, without)
         changes = {"reward": "supplied"} if form == "rewards" else {}
-        status, there = run(form, completions=path, **changes)
+        status, there = run(given, without, form, **changes)
         assert status == 0, form
         for table in ("mse.csv", "prompts.csv"):
             assert (here / table).read_bytes() == (there / table).read_bytes(), form
@@ -253,14 +249,14 @@ def test_measured_as_if_drawn_here(drawn, write, run, capsys):
     assert "engine" not in said
     assert json.loads((here / "diagnostics.json").read_text())["mismatch"] is None
     made = json.loads((there / "checkpoint.json").read_text())
-    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    digest = hashlib.sha256((tmp_path / "drawn.jsonl").read_bytes()).hexdigest()
     assert made["file of completions"] == digest
 
 
-def test_the_mismatch_of_an_engine_is_said_in_a_line(drawn, write, run, capsys):
+def test_the_mismatch_of_an_engine_is_said_in_a_line(drawn, run, capsys):
     """Its log ratios are 0.02 (1 - token); the divergence of a token is half the square."""
     lines = [{**line, "engine_log_probs": line["off"]} for line in drawn()]
-    status, folder = run(completions=write(lines))
+    status, folder = run(lines)
     assert status == 0
     screen = " ".join(capsys.readouterr().out.split())
     found = json.loads((folder / "diagnostics.json").read_text())["mismatch"]
@@ -281,7 +277,7 @@ LARGE = {"pool": {"reference": 128, "replicate": 64}}
 
 
 @pytest.mark.parametrize("given", ["true", "untouched"])
-def test_top_p_is_caught(given, drawn, write, run, monkeypatch):
+def test_top_p_is_caught(given, drawn, run, monkeypatch):
     """Whether log-probabilities are those drawn with, or those before top-p.
 
     By default vLLM gives the latter: what it drew looks honest but for its tokens.
@@ -295,23 +291,23 @@ def test_top_p_is_caught(given, drawn, write, run, monkeypatch):
             name, warped = "invert", lambda pi, *u: honest[1](top_p(pi, 0.8), *u)
         patched.setattr(drawing, name, warped)
         lines = drawn(**LARGE)
-    status, folder = run(completions=write(lines, {"text", "reward"}), **LARGE)
+    status, folder = run(lines, {"text", "reward"}, **LARGE)
     checks, warnings = checks_of(folder)
     assert (status, checks[LAW], checks[OWN]) == (1, given == "untouched", False)
     assert any("not the policy's" in words for words in warnings)
 
 
-def test_further_prompts_and_completions_are_left_out(drawn, write, run, capsys):
+def test_further_prompts_and_completions_are_left_out(drawn, run, capsys):
     lines = drawn()
-    _, here = run("here", completions=write(lines))
+    _, here = run(lines, out="here")
     more = [*lines, {**lines[0], "prompt": "p9"}, *lines[:64]]
-    status, there = run("there", completions=write(more))
+    status, there = run(more)
     assert status == 0
     assert (here / "mse.csv").read_bytes() == (there / "mse.csv").read_bytes()
     assert any("1 more prompts" in words for words in checks_of(there)[1])
-    assert run("there", completions=write(more))[0] == 0
+    assert run(more)[0] == 0
     more[-1]["log_probs"] -= 1e-5
-    assert run("there", completions=write(more))[0] == 2
+    assert run(more)[0] == 2
     assert "it began with another file of completions" in capsys.readouterr().err
 
 
@@ -323,42 +319,38 @@ def named(lines):
     lines[-1]["pool"] = "reference"
 
 
-# How the lines of a file, with or without their pools, are spoilt.
+# What a file leaves out, how its lines are spoilt, and what is said of them.
 FAULTY = {
-    "few": (False, lambda lines: lines.pop(), "p4 has 64 reference and 31 replicate comp"),
-    "few of a pool": (True, named, "prompt p4 has 64 reference and 31 replicate comp"),
-    "prompts": (False, lambda lines: [line.update(prompt="q") for line in lines],
+    "few": ({"pool"}, lambda lines: lines.pop(), "p4 has 64 reference and 31 replicate"),
+    "few of a pool": ((), named, "prompt p4 has 64 reference and 31 replicate comp"),
+    "prompts": ({"pool"}, lambda lines: [line.update(prompt="q") for line in lines],
                 "such as 'q', are not those of the prompt set, such as 'p0'"),
-    "nothing": (False, lambda lines: lines.clear(), "is empty"),
-    "mixture": (False, lambda lines: lines[1].pop("log_probs"),
+    "nothing": ({"pool"}, lambda lines: lines.clear(), "is empty"),
+    "mixture": ({"pool"}, lambda lines: lines[1].pop("log_probs"),
                 "line 2: log_probs missing, unlike in the lines before"),
-    "masks in some": (False, masked,
+    "masks in some": ({"pool"}, masked,
                       "line 4: mask given, unlike in the lines before"),
-    "last": (False, lambda lines: lines[-1].update(tokens=[7]),
+    "last": ({"pool"}, lambda lines: lines[-1].update(tokens=[7]),
              "line 480: token 7 is not in the vocabulary of 4"),
+    "no reward": ({"reward"}, lambda lines: None, "line 1: no reward, and the probe says"),
 }  # fmt: skip
 
 
 def test_a_faulty_file_is_refused_before_anything_is_measured(
-    drawn, write, write_probe, refused, tmp_path
-):
-    lines, out = drawn(), tmp_path / "out"
-    for of_pools, change, message in FAULTY.values():
-        given = [dict(line) for line in lines]
-        change(given)
-        path = write(given, () if of_pools else ("pool",))
-        assert message in refused("run", write_probe(completions=path), "--out", out)
-        assert not (out / "small/shards").exists()
-
-
-def test_a_damaged_line_and_one_without_its_reward(
-    drawn, write, write_probe, tmp_path, refused
+    drawn, write_probe, refused, tmp_path
 ):
     """The reader, that of logs, leaves a damaged line out and counts it."""
     lines, out = drawn(), tmp_path / "out"
-    bare = write_probe(completions=write(lines, {"reward"}), reward="supplied")
-    assert "line 1: no reward, and the probe says" in refused("run", bare, "--out", out)
-    path = Path(write(lines, {"text"}))
+    for case, (without, change, message) in FAULTY.items():
+        given = [dict(line) for line in lines]
+        change(given)
+        path = write(tmp_path, given, without)
+        reward = {"reward": "supplied"} if case == "no reward" else {}
+        assert message in refused(
+            "run", write_probe(completions=path, **reward), "--out", out
+        )
+        assert not (out / "small/shards").exists()
+    path = Path(write(tmp_path, lines, {"text"}))
     path.write_text(path.read_text().replace('{"prompt": "p2"', '{"prompt": p2', 1))
     probe = write_probe(completions=str(path))
     assert "line 193: not valid JSON" in refused("run", probe, "--out", out)
@@ -386,7 +378,7 @@ def episode(policy, generator, prompt_id, tokens):
     }
 
 
-def test_turns_with_a_tool_between_hold_every_check(write_probe, tmp_path, write, run):
+def test_turns_with_a_tool_between_hold_every_check(write_probe, tmp_path, run):
     """And a tool's token that passes for the policy's does not."""
     turns = {"sampling": {"max_new_tokens": 4}, "reward": "supplied"}
     probe = load_probe(write_probe(sampling=turns["sampling"]))
@@ -397,7 +389,7 @@ def test_turns_with_a_tool_between_hold_every_check(write_probe, tmp_path, write
         for tokens in encode_prompts(policy, [prompt], chat=False, new_tokens=4)
         for _ in range(sum(POOLS.values()))
     ]
-    status, folder = run(completions=write(lines), **turns)
+    status, folder = run(lines, **turns)
     assert status == 0
     assert all(checks_of(folder)[0].values())
     assert set(pd.read_csv(folder / "prompts.csv")["mean_length"]) == {2}
@@ -410,7 +402,7 @@ def test_turns_with_a_tool_between_hold_every_check(write_probe, tmp_path, write
         if 0 not in line["tokens"][:2]
     ]
     few = {**turns, "pool": {"reference": 8, "replicate": 8}, "group_sizes": [4]}
-    status, folder = run("passing", completions=write(passing), **few)
+    status, folder = run(passing, out="passing", **few)
     assert (status, checks_of(folder)[0][LAW]) == (1, False)
 
 
