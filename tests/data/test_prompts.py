@@ -20,6 +20,10 @@ from prompt_sets import FIELDS, ROOT, load, refuse, word_problems
 NESTED = {"q": {"text": "1 + 1"}, "reward_model": {"ground_truth": 2, "style": ["rule"]}}
 NESTED |= {"extra_info": {"index": 3, "of": {"level": "easy"}}}
 ONE = {"problem": 1, "answer": 1}
+CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
+TRAINED = [
+    {"prompt": f"{at} + 1 =", "problem": "mine", "answer": at + 1} for at in range(9)
+]
 
 
 def test_fields_under_our_names_in_the_whole_row(lines):
@@ -154,15 +158,49 @@ BAD = {
         [{"id": 1, **ONE, name: f"a{value}b"}], {}, "holds a control character, a line",
     ) for name in ("id", "category") for value in "\r\n\x85\u2028\0"},
 }  # fmt: skip
+# Rows in memory: the problem of one.
+BAD_PROBLEMS = [
+    (CHAT, {}, "prompt-0000 is a chat: set prompts.chat = true"),
+    (CHAT, {"chat": True, "template": "plain"}, "and prompts.template = none"),
+    ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a text"),
+    (["1 + 1"], {"chat": True}, "a role and a text"),
+    ({"text": "1 + 1"}, {}, "give a text, or a list of messages"),
+]
+# Rows of a trainer.
+BAD_TRAINING_SETS = [
+    ([{"question": "1", "answer": 2}], {}, "in a column prompt; it has question"),
+    ([{"prompt": ""}], {}, "no text or messages"),
+    ([{"prompt": "1"}, {"prompt": CHAT}], {}, "texts beside chats"),
+    ([], {}, "prompts: none"),
+    (iter(TRAINED), {}, "of known length"),
+    ([3], {}, "a list of mappings"),
+]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_prompt_set(case, tmp_path):
-    rows, values, line = BAD[case]
-    refuse(re.escape(line), source=write_lines(tmp_path / "p.jsonl", rows), **values)
+def of_a_file(rows, values, folder):
+    load(source=write_lines(folder / "p.jsonl", rows), **values)
 
 
-CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1"}]
+def in_memory(problem, values, folder):
+    config = Prompts(source="memory", **{"template": "none"} | values)
+    take_prompts([{"problem": problem, "answer": 1}], config, answered=True)
+
+
+def of_a_trainer(rows, values, folder):
+    choose_prompts(rows, 4, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("read", "rows", "values", "line"),
+    [
+        *((of_a_file, *one) for one in BAD.values()),
+        *((in_memory, *one) for one in BAD_PROBLEMS),
+        *((of_a_trainer, *one) for one in BAD_TRAINING_SETS),
+    ],
+)
+def test_what_is_no_prompt_set(read, rows, values, line, tmp_path):
+    with pytest.raises(InputError, match=re.escape(line)):
+        read(rows, values, tmp_path)
 
 
 def test_rows_of_a_trainer_are_prompts_in_a_file_and_in_memory(tmp_path):
@@ -207,27 +245,6 @@ def test_what_a_frame_calls_missing_is(missing):
     assert found.category == (missing if isinstance(missing, str) else "")
 
 
-@pytest.mark.parametrize(
-    ("problem", "changes", "words"),
-    [
-        (CHAT, {}, "prompt-0000 is a chat: set prompts.chat = true"),
-        (CHAT, {"chat": True, "template": "plain"}, "and prompts.template = none"),
-        ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a text"),
-        (["1 + 1"], {"chat": True}, "a role and a text"),
-        ({"text": "1 + 1"}, {}, "give a text, or a list of messages"),
-    ],
-)
-def test_what_is_no_prompt_is_not_read_as_text(problem, changes, words):
-    config = Prompts(source="memory", **{"template": "none"} | changes)
-    with pytest.raises(InputError, match=words):
-        take_prompts([{"problem": problem, "answer": 1}], config, answered=True)
-
-
-TRAINED = [
-    {"prompt": f"{at} + 1 =", "problem": "mine", "answer": at + 1} for at in range(9)
-]
-
-
 def test_a_trainers_rows_are_the_same_every_time_and_no_first_ones():
     chosen = choose_prompts(TRAINED, 4, seed=0)
     assert len(chosen) == 4
@@ -245,22 +262,3 @@ def test_a_trainers_rows_are_given_as_everywhere_else():
     assert (one.text, other.text, other.record["answer"]) == ("1 + 1 =", "2 + 2 =", 4)
     (chat,) = choose_prompts([{"prompt": CHAT}], 3, seed=0)
     assert chat.turns == CHAT
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        (
-            [{"question": "1", "answer": 2}],
-            r"prompts\[0\]: .* column prompt; it has question",
-        ),
-        ([{"prompt": ""}], "no text or messages"),
-        ([{"prompt": "1"}, {"prompt": CHAT}], "texts beside chats"),
-        ([], "prompts: none"),
-        (iter(TRAINED), "of known length"),
-        ([3], "a list of mappings"),
-    ],
-)
-def test_what_is_no_training_set(rows, words):
-    with pytest.raises(InputError, match=words):
-        choose_prompts(rows, 4, seed=0)

@@ -132,11 +132,7 @@ def test_a_price_is_found_however_it_is_written(price, other):
     ("name", "answer", "line"),
     [
         ("integer", ["1", "2"], "the answer is a list; contains, exact and math read any"),
-        (
-            "gsm8k",
-            {"target": ["1"]},
-            "the answer is a mapping; name a part of it by prompt",
-        ),
+        ("gsm8k", {"target": ["1"]}, "the answer is a mapping; name a part of it by"),
         ("contains", [], "the answer is an empty list; fill it in"),
         ("contains", ["a", None], "one of the answers is empty"),
         ("contains", ["a", math.nan], "one of the answers is empty"),
