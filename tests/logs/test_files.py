@@ -177,7 +177,7 @@ def test_a_file_without_a_last_line_break_is_whole(tmp_path):
     check(log, {"completions": SIZE})
 
 
-# A file's name and content, and why it is no log.
+# A file's name and content, and why it is no log: alone in a folder.
 REFUSED = [
     ("a.jsonl", "epoch 1\nepoch 2\n" * 50, "as 100 of 100 lines: a log has a JSON object"),
     ("a.jsonl", '[{"prompt_id": 1, "reward": 1}]', "as 1 of 1 lines"),
@@ -192,29 +192,24 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "line"), REFUSED)
+# What is named, and in a folder would be left out.
+NAMED = [
+    ("nothing", None, "no such file or folder"),
+    ("a.pt", b"", "a pickle, which runs code when it is read, is never loaded"),
+    ("a.csv.gz", b"", "only .jsonl.gz is read as it is"),
+    ("a.jsonl", '{"question": "a"}\n', "its columns are question; which is the reward"),
+    ("a.jsonl", '{"prompt": 1}\n' * 70 + '{"prompt": 1, "reward": 1}\n',
+     "a.jsonl, line 71: has reward, and earlier rows have none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "line"), REFUSED + NAMED)
 def test_what_is_no_log(tmp_path, name, content, line):
-    put(tmp_path / "log", name, content)
-    refuse(tmp_path, line)
-
-
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("nothing", "no such file or folder"),
-        ("a.pt", "a pickle, which runs code when it is read, is never loaded"),
-        ("a.csv.gz", "only .jsonl.gz is read as it is"),
-        ("train.jsonl", "its columns are question, answer; which is the reward"),
-        ("late.jsonl", "late.jsonl, line 71: has reward, and earlier rows have none"),
-    ],
-)
-def test_a_file_that_is_named_and_no_log(tmp_path, name, line):
-    log = write_lines(tmp_path / "a.jsonl", ROWS)
-    put(log, "train.jsonl", '{"question": "a", "answer": "b"}\n')
-    put(log, "late.jsonl", '{"prompt": 1}\n' * 70 + '{"prompt": 1, "reward": 1}\n')
-    for file in ("a.pt", "a.csv.gz"):
-        put(log, file, b"")
-    refuse([log, tmp_path / name], line)
+    log = write_lines(tmp_path / "log.jsonl", ROWS)
+    if content is not None:
+        put(log, f"alone/{name}", content)
+    alone = (name, content, line) in REFUSED
+    refuse(tmp_path / "alone" if alone else [log, tmp_path / "alone" / name], line)
 
 
 def test_rollouts_in_two_folders_are_not_merged(tmp_path):

@@ -191,11 +191,7 @@ def test_tokens_of_tools_and_without_a_probability_do_not_count(tmp_path):
         (both([-1.0, -1.0], [-1.0]), "line 1: 2 log_probs, 1 of engine_log_probs"),
         (both([-1.0], [5.0]), "line 1: 5 is no log-probability"),
         (both([-1.0], [-1.0], mask=[1, 1]), "1 token_ids, 2 of mask"),
-        (
-            {"prompt_id": 1, "reward": 1, "log_probs": [-1.0], "engine_log_probs": [-1.0]}
-            | {"mask": [1, 1]},
-            "1 log_probs, 2 of mask",
-        ),
+        (*groups_of([1], log_probs=[-1], engine_log_probs=[-1], mask=[1, 1]), "2 of mask"),
         (completion(mask=[1, 3]), r"mask = 3: give a list of 0 and 1"),
         (completion(tokens=["a"]), "give a list of token ids"),
     ],
