@@ -10,7 +10,7 @@ import yaml
 
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.schema import Training
-from mse_lab.config.trainers import TRAINERS
+from mse_lab.config.trainers import OTHERS, TRAINERS
 from mse_lab.config.training import DEFAULT, find_setting, read_training
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
@@ -248,21 +248,6 @@ def test_no_two_rows_of_the_table_hold_at_once():
             assert find_estimator(row.is_)
 
 
-# Trainers that are not read, and settings by which they are known.
-NOT_READ = """
-ms-swift: rlhf_type advantage_estimator
-NeMo-RL: num_generations_per_prompt
-OpenRLHF, SkyRL or slime: n_samples_per_prompt num_rollout
-prime-rl: rollouts_per_example
-AReaL: n_samples
-open-instruct: num_samples_per_prompt_rollout
-TRL's GFPO: num_remains_in_group
-TRL's replay buffer: replay_buffer_size
-TRL's distillation: teacher_model_name_or_path uld_distillation_weight iw_opd_gamma
-TRL's SDPO: distillation_alpha success_reward_threshold
-TRL's asynchronous GRPO: max_staleness max_inflight_tasks
-"""
-
 # Trainer, a file's name and text, or words, or what is typed in a probe's `training`, and
 # the line after the name, whose end is `$`.
 REFUSED = [
@@ -319,8 +304,7 @@ REFUSED = [
           "algorithm.norm_adv_by_std": "algorithm.norm_adv_by_std_in_grpo"}.items()),
     ("trl", "x.yaml", "{num_generations: 8, BETA: 0.1}", "BETA; did you mean beta?"),
     *(("trl", None, f"--{name} 16 --num_generations 8", f"of {title}, which is not")
-      for title, _, names in (line.partition(": ") for line in NOT_READ.split("\n"))
-      for name in names.split()),
+      for name, title in OTHERS.items()),
     ("trl", "x.yaml", "orchestrator: {rollouts_per_example: 16}", "of prime-rl, which is"),
     ("vrl", "training", "{}", "did you mean verl"),
     (None, "training", "num_generation: 4", "no setting of TRL; did you mean num_gene"),

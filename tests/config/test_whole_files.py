@@ -44,30 +44,14 @@ def write(path, values, form):
 # Class, what a script sets, group size, weights, N, and what is not counted in.
 SCRIPTS = [
     ("GRPO", {}, 8, STD, 8, []),
-    ("GRPO", {"num_generations": 4, "gradient_accumulation_steps": 4}, 4, STD, 32, []),
     ("GRPO", {"scale_rewards": False, "loss_type": "dr_grpo"}, 8, CENTRED, 8, []),
     ("GRPO", {"scale_rewards": "batch", "beta": 0.04}, 8, BATCH, 8, ["beta"]),
-    ("GRPO", {"generation_batch_size": 64}, 8, STD, 8, ["8 updates a batch"]),
     ("GRPO", {"steps_per_generation": 4, "top_k": 20}, 8, STD, 8, ["4 updates", "top_k"]),
-    ("GRPO", {"gradient_accumulation_steps": 2, "steps_per_generation": 1,
-              "num_iterations": 2}, 8, STD, 8, []),
-    ("GRPO", {"num_iterations": 2, "reward_weights": [1.0, 0.2]}, 8, STD, 8,
-     ["2 updates a batch", "reward_weights"]),
-    ("GRPO", {"chat_template_kwargs": {"enable_thinking": False}}, 8, STD, 8, ["chat_"]),
     ("GRPO", {"mask_truncated_completions": True, "use_vllm": True}, 8, STD, 8,
      ["mask_truncated", "vllm_importance_sampling_correction"]),
     ("RLOO", {}, 2, LOO, 8, ["beta = 0.05"]),
-    ("RLOO", {"num_generations": 8, "beta": 0.0, "normalize_advantages": True}, 8, LOO, 8,
-     ["normalize_advantages"]),
     ("RLOO", {"num_generations": 4, "beta": 0.0, "reward_clip_range": (-1.0, 1.0)}, 4, LOO,
      8, ["reward_clip_range"]),
-    ("RLOO", {"num_generations": 4, "gradient_accumulation_steps": 4}, 4, LOO, 32,
-     ["beta"]),
-    ("RLOO", {"generation_batch_size": 64, "beta": 0.0}, 2, LOO, 8, ["8 updates a batch"]),
-    ("RLOO", {"num_iterations": 2, "beta": 0.0, "reward_weights": [1.0, 0.2]}, 2, LOO, 8,
-     ["2 updates a batch", "reward_weights"]),
-    ("RLOO", {"num_generations": 8, "temperature": 0.7, "top_p": 0.9, "beta": 0.0}, 8, LOO,
-     8, ["temperature", "top_p"]),
 ]  # fmt: skip
 
 
