@@ -36,6 +36,9 @@ def here(tmp_path, monkeypatch):
 
 
 def said(prompts="sums.jsonl", out=None, model="my-model", **wanted):
+    """Give what is said of a new probe, of prompts that are there or of these rows."""
+    if isinstance(prompts, list):
+        prompts = write_lines(Path("rows.jsonl"), prompts).name
     lines = write_new(model, prompts, out and Path(out), ROOT, Wanted(**wanted))
     return "\n".join(lines)
 
@@ -87,14 +90,13 @@ REWARDS = [
 def test_the_reward_is_one_that_a_completion_can_meet(answers, chosen):
     """Each answer is met by a completion that gives it, and by none that says nothing."""
     rows = [{"question": f"{at}?", "solution": one} for at, one in enumerate(answers)]
-    write_lines(Path("sums.jsonl"), rows)
     if chosen is None:
         with pytest.raises(InputError, match="name the reward by --reward: contains"):
-            written()
+            written(rows)
         assert not Path("my-model.yaml").exists()
-        assert written(reward="contains").reward == "contains"
+        assert written(rows, reward="contains").reward == "contains"
         return
-    probe = written()
+    probe = written(rows)
     tokens = probe.sampling.max_new_tokens
     assert (probe.reward, probe.prompts.template, tokens) == chosen
     reward = load_reward(probe.reward)
@@ -118,21 +120,20 @@ def test_a_chat_template_is_used(file, text, here):
 def test_prompts_that_hold_the_templates_tokens_do_not_get_it_again():
     Path("my-model/chat_template.jinja").write_text("x")
     rows = [{"input": IM.format(f"{n} + 1 ="), "label": str(n + 1)} for n in range(3)]
-    write_lines(Path("done.jsonl"), rows)
-    assert "warning: 3 of 3 prompts hold a chat template's tokens" in said("done.jsonl")
+    assert "warning: 3 of 3 prompts hold a chat template's tokens" in said(rows)
     assert not load_probe(Path("my-model.yaml")).prompts.chat
     twice = "set prompts.chat = false, or they are in it twice"
-    assert twice in said("done.jsonl", "b.yaml", chat=True)
+    assert twice in said(rows, "b.yaml", chat=True)
 
 
 def test_chats_are_measured_as_chats():
     turns = [{"role": "user", "content": "1 + 1?"}]
-    write_lines(Path("chats.jsonl"), [{"prompt": turns, "answer": "so\n#### 2"}] * 3)
-    probe = written(prompts="chats.jsonl")
+    rows = [{"prompt": turns, "answer": "so\n#### 2"}] * 3
+    probe = written(rows)
     assert (probe.prompts.chat, probe.prompts.template) == (True, "none")
     assert (probe.prompts.fields.problem, probe.reward) == ("prompt", "gsm8k")
     with pytest.raises(InputError, match="--no-chat: the prompts are chats"):
-        written(prompts="chats.jsonl", out="b.yaml", chat=False)
+        written(rows, "b.yaml", chat=False)
 
 
 def test_nested_columns_go_by_dotted_names():
@@ -166,23 +167,21 @@ def broken(text, row):
 
 def test_lists_and_mappings_of_answers(monkeypatch):
     """Any of a list is right; a reward of one's own reads the row, and is tried."""
-    write_lines(Path("nq.jsonl"), [ASKED, ASKED, ASKED | {"golden_answers": "Paris"}])
+    rows = [ASKED, ASKED, ASKED | {"golden_answers": "Paris"}]
     Path("scores_of_nq.py").write_text(SCORES)
     monkeypatch.syspath_prepend(".")
-    probe = written(prompts="nq.jsonl", answer="golden_answers")
-    assert probe.reward == "contains"
+    assert written(rows, answer="golden_answers").reward == "contains"
     with pytest.raises(InputError, match=r"reward_model\.ground_truth = .*: no answer"):
-        written(prompts="nq.jsonl", out="b.yaml")
-    assert "warning" not in said("nq.jsonl", "c.yaml", reward="scores_of_nq:whole")
+        written(rows, "b.yaml")
+    assert "warning" not in said(rows, "c.yaml", reward="scores_of_nq:whole")
     fails = "warning: on a bare answer the reward fails: reward = scores_of_nq:br"
-    assert fails in said("nq.jsonl", "d.yaml", reward="scores_of_nq:broken")
+    assert fails in said(rows, "d.yaml", reward="scores_of_nq:broken")
 
 
 def test_says_what_was_not_seen():
     """No tokenizer; and that more prompts are there than are taken."""
     Path("my-model/tokenizer_config.json").unlink()
-    write_lines(Path("many.jsonl"), [SUMS[n % 3] for n in range(1493)])
-    told = said("many.jsonl")
+    told = said([SUMS[n % 3] for n in range(1493)])
     assert "prompts: 100 of 1,493, at random by the seed" in told
     assert "problems in question, answers in solution, reward integer" in told
     assert "warning: no tokenizer of my-model was seen" in told
@@ -257,20 +256,17 @@ def test_a_new_probe_runs_as_it_stands(checkpoint, capsys):
 
 
 def test_a_first_row_without_an_answer():
-    write_lines(Path("mine.jsonl"), [{"question": "1 + 1", "answer": None}, *SUMS])
     with pytest.raises(InputError, match="line 1: answer is missing or empty"):
-        said("mine.jsonl")
+        said([{"question": "1 + 1", "answer": None}, *SUMS])
 
 
 def test_an_instruction_may_have_no_input():
     rows = [{"instruction": "1 + 1", "input": "", "output": 2}]
-    write_lines(Path("mine.jsonl"), rows)
-    assert written("mine.jsonl").prompts.fields.problem == "instruction"
+    assert written(rows).prompts.fields.problem == "instruction"
     rows.append({"instruction": "Add", "input": "1 + 1", "output": 2})
-    write_lines(Path("mine.jsonl"), rows)
     with pytest.raises(InputError, match="-0001: instruction and input hold a problem;"):
-        said("mine.jsonl", "other.yaml")
-    assert written("mine.jsonl", "b.yaml", problem="instruction")
+        said(rows, "other.yaml")
+    assert written(rows, "b.yaml", problem="instruction")
 
 
 def test_the_next_command_is_typed_as_it_stands():

@@ -190,7 +190,7 @@ def between(sizes):
     return [0.5 - (size - low) / (high - low) if high > low else 0.0 for size in sizes]
 
 
-TURN = count()
+TURN, COIN = count(), random.Random(0)
 # Rewards of a call's completions by their lengths, and whether they depend on one another.
 OF_A_CALL = {
     "between the extremes": (between, True),
@@ -206,6 +206,7 @@ OF_A_CALL = {
     "its own": (lambda sizes: [size / 3 for size in sizes], False),
     "a threshold": (lambda sizes: [float(size > 2) for size in sizes], False),
     "noise": (lambda sizes: [size + next(TURN) / 7 for size in sizes], False),
+    "a coin": (lambda sizes: [float(COIN.random() < 0.5) for _ in sizes], False),
 }
 TEXTS = st.lists(st.text("a", max_size=ALONE - 1), min_size=2, max_size=LARGEST_CALL)
 
@@ -224,24 +225,12 @@ def test_a_reward_that_ranks_a_call_is_refused(name, texts):
 
 
 def test_a_rank_with_some_noise_is_refused():
-    coin = random.Random(0)
-
     def ranked(completions):
         sizes = sorted(map(len, completions))
-        return [sizes.index(len(one)) + coin.gauss(0, 1e-6) for one in completions]
+        return [sizes.index(len(one)) + COIN.gauss(0, 1e-6) for one in completions]
 
     with pytest.raises(InputError, match="depends on the other completions of a call"):
         graded(ranked, *["a", "bb", "ccc"] * 9)
-
-
-def test_a_coin_is_measured():
-    coin = random.Random(0)
-
-    def tossed(completions):
-        return [float(coin.random() < 0.5) for _ in completions]
-
-    found = graded(tossed, *["a", "b"] * (LARGEST_CALL // 2))
-    assert 0 < sum(found) < LARGEST_CALL
 
 
 PRINTS = """\

@@ -31,13 +31,13 @@ def test_looks_grow_by_half_and_then_by_completions_of_each():
     found = [look[:2] for look in looks(60)]
     assert found[:3] == [(32, 12), (48, 16), (60, 16)]
     assert found[3:] == [(60, each) for each in (24, 36, 54, 81, 121, 181, 271)]
-    assert [look[:2] for look in looks(120)][:5] == [
-        (32, 12),
-        (48, 16),
-        (72, 16),
-        (108, 16),
-        (120, 16),
-    ]
+    more = [look[:2] for look in looks(120)]
+    assert more[:5] == [(32, 12), (48, 16), (72, 16), (108, 16), (120, 16)]
+    larger = [look[:2] for look in looks(60, first=35)]
+    assert larger[:5] == [(32, 35), (48, 35), (60, 35), (60, 52), (60, 78)]
+    few = [look[:2] for look in looks(20, first=35)]
+    assert few[:3] == [(20, 35), (20, 52), (20, 78)]
+    assert Look(60, 78, 35).blocks(0) == Look(60, 78, 35).blocks(50)
 
 
 @pytest.mark.parametrize("prompts", [1, 31, 32, 47, 48, 49, 100, 5000])
@@ -127,10 +127,3 @@ def test_the_first_look_has_what_a_larger_group_needs(needed, budget, first):
         assert all(len(block) >= 4 for block in blocks)
     order = keyed_order(0, IDS)
     assert found[0].items(order)[0] == [(order[0], 0, first)]
-
-
-def test_looks_at_more_completions_grow_by_half_from_there():
-    found = [look[:2] for look in looks(60, first=35)]
-    assert found[:5] == [(32, 35), (48, 35), (60, 35), (60, 52), (60, 78)]
-    assert [look[:2] for look in looks(20, first=35)][:3] == [(20, 35), (20, 52), (20, 78)]
-    assert Look(60, 78, 35).blocks(0) == Look(60, 78, 35).blocks(50)
