@@ -7,7 +7,6 @@ cut or damaged file, links and copies.
 
 import gzip
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -185,9 +184,7 @@ def spoil(data, path):
     raw = path.read_bytes()
     lines = raw.splitlines(keepends=True)
     at = data.draw(st.integers(0, len(lines) - 1))
-    match data.draw(
-        st.sampled_from(["no", "damage", "cut", "cut zip", "zip", "copy", "link"])
-    ):
+    match data.draw(st.sampled_from(["no", "damage", "cut", "cut zip", "zip"])):
         case "damage":
             path.write_bytes(b"".join([*lines[:at], b"{half\n", *lines[at + 1 :]]))
             return [*range(at), *range(at + 1, len(lines))]
@@ -205,10 +202,6 @@ def spoil(data, path):
             path.unlink()
         case "zip":
             path.with_suffix(".jsonl.gz").write_bytes(gzip.compress(raw))
-        case "copy":
-            shutil.copy(path, path.with_name("b.jsonl"))
-        case "link":
-            path.with_name("b.jsonl").symlink_to(path)
     return None
 
 

@@ -35,6 +35,11 @@ def lines(*names, **more):
     ]
 
 
+def keyed(*names, **more):
+    """Lines that know their group by the prompt's id."""
+    return lines("prompt_id=id", *names, **more)
+
+
 def csv(folder):
     BASE[["prompt", "step", "reward"]].to_csv(folder / "log.csv", index=False)
 
@@ -55,6 +60,7 @@ def rewards(**parts):
 
 RIGHT, TIDY = (lambda row: row["reward"]), (lambda row: 0.5)
 TWO = BY_ID | {"mean_reward": BY_ID["mean_reward"] + 0.5}
+HARNESS = {"prompt": lambda row: f"Mend /ws-{row['id']}-{row['place']}."}
 NULLS = BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0))
 # The eight rewards of a group: sums of floats that are equal to 32 bits.
 SUMS = [{"a": 0.1, "b": 0.2}, {"a": 0.3, "b": 0.0}]
@@ -62,61 +68,61 @@ SUMS = [{"a": 0.1, "b": 0.2}, {"a": 0.3, "b": 0.0}]
 
 def late(*names, **columns):
     """Lines of which only those from the 101st on, after the head, have more columns."""
-    made = lines("prompt_id=id", "step", *names)
+    made = keyed("step", *names)
     return [*made[:100], *(line | columns for line in made[100:])]
 
 
 LATE = "line 101: has {}, and earlier rows have none; give it in every row$"
 
-# What is written, the --columns, and what is counted.
+# What is written, what is counted, and the --columns.
 READ = {
-    "rows by id": (lines("prompt_id=id", "step", "reward"), "", BY_ID),
-    "rows by text": (lines("prompt", "step", "reward", "text", "length"), "", BY_ID),
-    "text in another column": (lines("q=prompt", "r=reward"), "prompt=q,reward=r", BY_ID),
-    "numbers as texts": (lines("prompt_id=id", reward=lambda row: str(row["reward"])), "",
-        BY_ID),
-    "true and false": (lines("prompt_id=id", reward=lambda row: row["reward"] > 0), "",
-        BY_ID),
-    "CSV": (csv, "", BY_ID),
-    "Parquet": (parquet, "", BY_ID),
-    "verl, mixed order": (verl, "", BY_ID),
-    "verl, reward beside score": (lambda at: verl(at, reward=9.0), "", BY_ID),
+    "rows by id": (keyed("step", "reward"), BY_ID),
+    "rows by text": (lines("prompt", "step", "reward", "text", "length"), BY_ID),
+    "text in another column": (lines("q=prompt", "r=reward"), BY_ID, "prompt=q,reward=r"),
+    "numbers as texts": (keyed(reward=lambda row: str(row["reward"])), BY_ID),
+    "true and false": (keyed(reward=lambda row: row["reward"] > 0), BY_ID),
+    "CSV": (csv, BY_ID),
+    "Parquet": (parquet, BY_ID),
+    "verl, mixed order": (verl, BY_ID),
+    "verl, reward beside score": (lambda at: verl(at, reward=9.0), BY_ID),
     "verl, one text, by uid": (
-        lambda at: verl(at, uid="6f1c-" + BASE["id"].astype(str), input=ONE_PROMPT), "",
-        BY_ID),
-    "one text, by example_id": (lines("example_id=id", "reward", prompt=MESSAGES),
-        "prompt_id=example_id", BY_ID),
+        lambda at: verl(at, uid="6f1c-" + BASE["id"].astype(str), input=ONE_PROMPT), BY_ID),
+    "one text, by example_id": (
+        lines("example_id=id", "reward", prompt=MESSAGES), BY_ID, "prompt_id=example_id"),
     "prompts of a harness": (
-        lines("reward", "step", "group_id=id",
-            prompt=lambda row: f"Mend /ws-{row['id']}-{row['place']}."),
-        "group=group_id", BY_ID | {"prompts": 60},
-    ),
-    "nested ids": (lines("reward", task=lambda row: {"i": {"n": row["id"]}}),
-        "prompt_id=task.i.n", BY_ID),
-    "an id of each completion": (lines("prompt", "reward",
-        request_id=lambda row: f"{row['id']}-{row['place']}"), "", BY_ID),
-    "rewards by function": (lines("prompt_id=id", **rewards(right=RIGHT, tidy=TIDY)), "",
-        TWO),
-    "a total beside parts": (lines("prompt_id=id", "reward", **rewards(right=RIGHT,
-        tidy=TIDY)), "", BY_ID),
-    "a part called total": (lines("prompt_id=id", **rewards(right=RIGHT, total=RIGHT)),
-        "reward=rewards.total", BY_ID),
-    "a column without a value in late lines": (late("reward", group=None), "", BY_ID),
-    "the user's, in late lines": (late("reward", c=None), "completion=c", BY_ID),
-    "a weight": (lines("prompt_id=id", "reward", tidy=TIDY), "reward=reward,reward=2*tidy",
-        BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5}),
-    "sums of floats": (lines("prompt_id=id", rewards=lambda row: SUMS[row["place"] % 2]),
-        "", {"zero_variance": 1.0, "mean_reward": 0.3}),
-    "differences of 1e-9": (lines("prompt_id=id",
-        reward=lambda row: 0.3 + 1e-9 * row["place"]), "", {"zero_variance": 1.0}),
-    "differences of 1e-6": (lines("prompt_id=id",
-        reward=lambda row: 0.3 + 1e-6 * row["place"]), "", {"zero_variance": 0.0}),
+        lines("reward", "step", "group_id=id", **HARNESS), BY_ID | {"prompts": 60},
+        "group=group_id"),
+    "nested ids": (
+        lines("reward", task=lambda row: {"i": {"n": row["id"]}}), BY_ID,
+        "prompt_id=task.i.n"),
+    "an id of each completion": (
+        lines("prompt", "reward", request_id=lambda row: f"{row['id']}-{row['place']}"),
+        BY_ID),
+    "rewards by function": (keyed(**rewards(right=RIGHT, tidy=TIDY)), TWO),
+    "a total beside parts": (keyed("reward", **rewards(right=RIGHT, tidy=TIDY)), BY_ID),
+    "a part called total": (
+        keyed(**rewards(right=RIGHT, total=RIGHT)), BY_ID, "reward=rewards.total"),
+    "a column without a value in late lines": (late("reward", group=None), BY_ID),
+    "the user's, in late lines": (late("reward", c=None), BY_ID, "completion=c"),
+    "a weight": (
+        keyed("reward", tidy=TIDY), BY_ID | {"mean_reward": TWO["mean_reward"] + 0.5},
+        "reward=reward,reward=2*tidy"),
+    "sums of floats": (
+        keyed(rewards=lambda row: SUMS[row["place"] % 2]),
+        {"zero_variance": 1.0, "mean_reward": 0.3}),
+    "differences of 1e-9": (
+        keyed(reward=lambda row: 0.3 + 1e-9 * row["place"]), {"zero_variance": 1.0}),
+    "differences of 1e-6": (
+        keyed(reward=lambda row: 0.3 + 1e-6 * row["place"]), {"zero_variance": 0.0}),
 }  # fmt: skip
 
 
 def write(folder, made):
+    """Write lines, the text of a CSV, or what a function writes."""
     if callable(made):
         made(folder)
+    elif isinstance(made, str):
+        (folder / "log.csv").write_text(made)
     else:
         write_lines(folder / "log.jsonl", made)
     return folder
@@ -124,8 +130,8 @@ def write(folder, made):
 
 @pytest.mark.parametrize("name", READ)
 def test_read(tmp_path, name):
-    made, columns, expected = READ[name]
-    assert not check(write(tmp_path, made), expected, columns).groups.left_out
+    made, *expected = READ[name]
+    assert not check(write(tmp_path, made), *expected).groups.left_out
 
 
 def far_date(folder):
@@ -147,181 +153,162 @@ def nested(folder):
     (folder / "log.jsonl").write_text(f'{{"prompt": {deep}, "reward": 1}}\n' * 3)
 
 
-def twice(*names, **more):
-    """Two trainings, one appended to the other."""
-    return lines(*names, **more) * 2
+def in_two_files(one, other):
+    """A line in each of two files, of prompts 1 and 2 unless they say otherwise."""
+
+    def act(folder):
+        write_lines(folder / "a.jsonl", [{"prompt_id": 1} | one])
+        write_lines(folder / "b.jsonl", [{"prompt_id": 2} | other])
+
+    return act
 
 
-HARNESS = {"prompt": lambda row: f"Mend /ws-{row['id']}-{row['place']}."}
+def of_verl(*names):
+    return lines("input=prompt", "output=text", "score=reward", *names, gts="")
 
+
+# What is written, the line, and the --columns.
 REFUSED = {
-    "appended, with steps": (twice("prompt_id=id", "step", "reward"), "",
+    "appended, with steps": (
+        keyed("step", "reward") * 2,
         "line 481: prompt '0' at step 1 comes again after another"),
-    "verl, appended": (
-        lambda at: write_lines(at / "log.jsonl", twice("input=prompt", "output=text",
-            "step", "score=reward", gts="")), "", "line 481: step 1 comes again after",
-    ),
-    "verl, each line twice": (
-        lambda at: write_lines(at / "log.jsonl", [row for row in lines("input=prompt",
-            "output=text", "step", "score=reward", "uid=id", gts="") for _ in range(2)]),
-        "", "has 16 completions, some of them the same: of a file that was appended to",
-    ),
+    "verl, appended": (of_verl("step") * 2, "line 481: step 1 comes again after"),
+    "verl, each line twice": ([row for row in of_verl("step", "uid=id") for _ in range(2)],
+        "has 16 completions, some of them the same: of a file that was appended to"),
     "the user's groups numbered anew": (lines("reward", g=lambda row: row["id"] % 5),
-        "group=g", "line 41: group '0' comes again after another"),
-    "prompts of a harness": (lines("reward", "step", "group_id=id", **HARNESS), "",
+        "line 41: group '0' comes again after another", "group=g"),
+    "prompts of a harness": (lines("reward", "step", "group_id=id", **HARNESS),
         "and group_id is that of several: --columns group=group_id if it identifies"),
-    "one group of all prompts": (lines("reward", group=0, **HARNESS), "",
-        "and group is that of several"),
+    "one group of all prompts": (
+        lines("reward", group=0, **HARNESS), "and group is that of several"),
     "a group of some other prompts": (
         lines("reward", "step", "group_id=id",
-            prompt=lambda row: f"Mend /ws-{row['id']}-{row['place'] // 2}."), "",
-        "has 2 completions, and group_id is that of several",
-    ),
+            prompt=lambda row: f"Mend /ws-{row['id']}-{row['place'] // 2}."),
+        "has 2 completions, and group_id is that of several"),
     "versions of a policy": (
-        lines("prompt", "reward", policy_version=lambda row: row["place"] // 2), "",
-        "with 4 values of policy_version: --columns prompt_id=policy_version",
-    ),
+        lines("prompt", "reward", policy_version=lambda row: row["place"] // 2),
+        "with 4 values of policy_version: --columns prompt_id=policy_version"),
     "a line twice in a group of an id": (
-        (made := lines("group=id", "reward", "prompt", "completion=text"))[:1] + made, "",
+        (made := lines("group=id", "reward", "prompt", "completion=text"))[:1] + made,
         "has 9 completions, some of them the same"),
     "a group that comes in the second line": (
-        [{"reward": 1, "group": at} for at in (None, 1, 1)], "", "group is missing"),
-    "a number with a bar": (
-        lambda at: (at / "log.csv").write_text("prompt,reward\na,1_0\n"), "",
-        "reward = '1_0': give a number"),
-    "a reward in late lines": (late(reward=1.0), "", LATE.format("reward")),
-    "the user's reward in late lines": (late(r=1.0), "reward=2*r", LATE.format("r")),
-    "a nested reward in late lines": (late(r={"a": 1.0}), "reward=r.a", LATE.format("r")),
-    "a group in late lines": (late("reward", g=1), "group=g", LATE.format("g")),
+        [{"reward": 1, "group": at} for at in (None, 1, 1)], "group is missing"),
+    "a number with a bar": ("prompt,reward\na,1_0\n", "reward = '1_0': give a number"),
+    "a reward in late lines": (late(reward=1.0), LATE.format("reward")),
+    "the user's reward in late lines": (late(r=1.0), LATE.format("r"), "reward=2*r"),
+    "a nested reward in late lines": (late(r={"a": 1.0}), LATE.format("r"), "reward=r.a"),
+    "a group in late lines": (late("reward", g=1), LATE.format("g"), "group=g"),
     "a score in late lines": (
-        late("input=prompt", "output=text", gts="", score=1.0), "", LATE.format("score")),
+        late("input=prompt", "output=text", gts="", score=1.0), LATE.format("score")),
     "two columns in late lines": ([*late(g=1) * 9, {"step": 9, "g": 1, "r": 1}],
-        "group=g,reward=r", LATE.format("g")),
-    "one column in late lines, one in none": (late(reward=1.0), "reward=reward,group=g",
-        "has no column 'g'; its columns are prompt_id, step, reward"),
-    "a total in late lines": (late("rewards=reward", reward=1.0), "",
+        LATE.format("g"), "group=g,reward=r"),
+    "one column in late lines, one in none": (late(reward=1.0),
+        "has no column 'g'; its columns are prompt_id, step, rew", "reward=reward,group=g"),
+    "a total in late lines": (late("rewards=reward", reward=1.0),
         "line 101: has reward, and earlier rows have none; .* in every row or in none$"),
-    "a completion in late lines": (late("reward", completion="a"), "", "has completion"),
+    "a completion in late lines": (late("reward", completion="a"), "has completion"),
     "half a group by a late id": (
         [{"prompt_id": n // 5, "reward": n % 2} | ({"uid": 1} if n > 4095 else {})
             for n in range(4200)],
-        "", "has 5 completions, with 2 values of uid",
-    ),
-    "one id in two types": (lines("reward", prompt_id=lambda row: str(row["id"])
-        if row["place"] else row["id"]), "", "prompt_id is of the type str, in rows"),
-    "an id as float and int": (lines("reward", prompt_id=lambda row: row["id"]
-        if row["place"] else float(row["id"])), "", "type int, in rows before float"),
+        "has 5 completions, with 2 values of uid"),
+    "one id in two types": (
+        lines("reward", prompt_id=lambda row: (str if row["place"] else int)(row["id"])),
+        "prompt_id is of the type str, in rows"),
+    "an id as float and int": (
+        lines("reward", prompt_id=lambda row: row["id"] * (1 if row["place"] else 1.0)),
+        "type int, in rows before float"),
     "an id in two spellings": (
-        lambda at: (at / "log.csv").write_text("prompt_id,reward\n1,0\n1.0,1\n"), "",
-        "the ids 1 and 1.0 are one number in two spellings",
-    ),
-    "a date out of range": (far_date, "", "a number or date out of range"),
-    "a damaged name": (damaged_name, "", "log.parquet: cannot be read"),
-    "3,000 lists deep": (nested, "", "not valid JSON|nested too deeply"),
-    "one text": (lines("reward", prompt=ONE_PROMPT), "",
-        "480 completions, and there is no other"),
+        "prompt_id,reward\n1,0\n1.0,1\n",
+        "the ids 1 and 1.0 are one number in two spellings"),
+    "a date out of range": (far_date, "a number or date out of range"),
+    "a damaged name": (damaged_name, "log.parquet: cannot be read"),
+    "3,000 lists deep": (nested, "not valid JSON|nested too deeply"),
+    "one text": (
+        lines("reward", prompt=ONE_PROMPT), "480 completions, and there is no other"),
     "passes side by side": (lines("prompt", "reward", Epoch=lambda row: row["place"] // 4),
-        "", "with 2 values of Epoch: --columns .*, step=Epoch if a pass"),
+        "with 2 values of Epoch: --columns .*, step=Epoch if a pass"),
     "one group of all texts, two alike": (
-        lines("reward", prompt=lambda row: f"{max(row['id'], 1)}", group=1), "",
-            "has 16 completions, others 8",
-    ),
-    "an id that is drawn again": (lines("reward", prompt_id=lambda row: row["id"] % 12), "",
+        lines("reward", prompt=lambda row: f"{max(row['id'], 1)}", group=1),
+        "has 16 completions, others 8"),
+    "an id that is drawn again": (lines("reward", prompt_id=lambda row: row["id"] % 12),
         "prompt '0' comes again after another: a file that was appended to"),
     "an id that counts within a step": (
-        lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12), "",
-            "goes with two prompts",
-    ),
-    "a number of each completion": (lines("reward", "prompt", "group=place"), "",
-        "and group is that of several"),
-    "no prompt": (lines("reward", "problem=id", "text"), "",
+        lines("reward", "step", "prompt", prompt_id=lambda row: row["id"] % 12),
+        "goes with two prompts"),
+    "a number of each completion": (
+        lines("reward", "prompt", "group=place"), "and group is that of several"),
+    "no prompt": (lines("reward", "problem=id", "text"),
         "which of the columns reward, problem, text identifies"),
-    "no reward": (lines("prompt", "text"), "",
-        "its columns are prompt, text; which is the reward"),
-    "no reward in any line": (lines("prompt_id=id", reward=None), "",
-        "no completion has a reward"),
-    "a column that is not there": (lines("prompt_id=id", "reward"), "reward=score",
-        "has no column 'score'; its columns are prompt_id, reward"),
-    "a group that no row has": (lines("prompt_id=id", "reward", g=None), "group=g",
-        "no row has 'g', named by --columns group=g"),
+    "no reward": (
+        lines("prompt", "text"), "its columns are prompt, text; which is the reward"),
+    "no reward in any line": (keyed(reward=None), "no completion has a reward"),
+    "a column that is not there": (keyed("reward"),
+        "has no column 'score'; its columns are prompt_id, reward", "reward=score"),
+    "a group that no row has": (
+        keyed("reward", g=None), "no row has 'g', named by --columns group=g", "group=g"),
     "one of two nested rewards that no row has": (
-        lines("prompt", r=lambda row: {"a": row["reward"]}), "reward=r.a,reward=r.b",
-        "no row has 'r.b', named by --columns reward=r.b",
-    ),
-    "a column named twice": (lines("prompt", "reward"), "reward=reward,reward=2*reward",
-        "reward is named twice"),
-    "an infinite weight": (lines("prompt", "reward"), "reward=1e400*reward",
-        "give a weight"),
+        keyed(r=lambda row: {"a": row["reward"]}),
+        "no row has 'r.b', named by --columns reward=r.b", "reward=r.a,reward=r.b"),
+    "a column named twice": (
+        keyed("reward"), "reward is named twice", "reward=reward,reward=2*reward"),
+    "an infinite weight": (keyed("reward"), "give a weight", "reward=1e400*reward"),
     "dates as steps": (
         lambda at: BASE.assign(step=pd.Timestamp("2026-01-01"))[["id", "step", "reward"]]
         .to_parquet(at / "a.parquet"),
-        "prompt_id=id", "row 0: step = '2026-01-01",
-    ),
-    "a group in some lines": ([*lines("prompt_id=id", "reward", group=1), {"prompt_id": 1,
-        "reward": 0}], "", "line 481: group is missing"),
-    "a step in late lines": ([*lines("prompt_id=id", "reward") * 9, {"prompt_id": 1,
-        "reward": 0, "step": 1}], "", "line 4321: has step, and earlier rows have none"),
+        "row 0: step = '2026-01-01", "prompt_id=id"),
+    "a group in some lines": (
+        [*keyed("reward", group=1), *keyed("reward")], "line 481: group is missing"),
+    "a step in late lines": ([*keyed("reward") * 9, *keyed("reward", "step")],
+        "line 4321: has step, and earlier rows have none"),
     "a step in some files": (
-        lambda at: [write_lines(at / "a.jsonl", [{"prompt_id": 1, "reward": 0}]),
-            write_lines(at / "b.jsonl", [{"prompt_id": 2, "reward": 0, "step": 1}])],
-        "", r"a.jsonl, line 1: step is missing, which",
-    ),
-    "a group in two files": (
-        lambda at: [write_lines(at / name, [{"prompt_id": 1, "reward": n}]) for n,
-            name in enumerate(("a.jsonl", "b.jsonl"))],
-        "", "prompt '1' has 2 completions, in two files",
-    ),
-    "a list of rewards": (lines("prompt", reward=[0.0, 1.0]), "",
+        in_two_files({"reward": 0}, {"reward": 0, "step": 1}),
+        r"a.jsonl, line 1: step is missing, which"),
+    "a group in two files": (in_two_files({"reward": 0}, {"prompt_id": 1, "reward": 1}),
+        "prompt '1' has 2 completions, in two files"),
+    "a list of rewards": (lines("prompt", reward=[0.0, 1.0]),
         r"line 1: reward = \[0.0, 1.0\]: give the one reward of a completion, and a line"),
-    "rewards of a group": ([{"prompt_id": 1, "rewards": [0, 1]}], "",
-        r"rewards = \[0, 1\]: give the one reward"),
-    "a list in some lines": ([{"prompt_id": 1, "reward": 1}, {"prompt_id": 2, "reward":
-        [1.0]}], "", r"line 2: reward = \[1.0\]: give the one reward"),
-    "a part called total": (lines("prompt_id=id", **rewards(right=RIGHT, total=RIGHT)), "",
-        "is total their total"),
+    "rewards of a group": (
+        [{"prompt_id": 1, "rewards": [0, 1]}], r"rewards = \[0, 1\]: give the one reward"),
+    "a list in some lines": ([*keyed("reward")[:1], *keyed(reward=[1.0])],
+        r"line 2: reward = \[1.0\]: give the one reward"),
+    "a part called total": (
+        keyed(**rewards(right=RIGHT, total=RIGHT)), "is total their total"),
     "a part that is the sum": (
-        lines("prompt_id=id", **rewards(a=RIGHT, b=TIDY,
-            all=lambda row: row["reward"] + 0.5)), "", "is all their total",
-    ),
-    "a reward that is a word": (lines("prompt_id=id", reward="good"), "",
-        "line 1: reward = 'good': give a number"),
-    "a reward in a mapping": (lines("prompt_id=id", reward={"value": 1.0}), "",
-        "or a part of it: --columns reward=reward.value"),
-    "another word for an end": (lines("prompt_id=id", "reward", truncated="abort"), "",
+        keyed(**rewards(a=RIGHT, b=TIDY, all=lambda row: row["reward"] + 0.5)),
+        "is all their total"),
+    "a reward that is a word": (
+        keyed(reward="good"), "line 1: reward = 'good': give a number"),
+    "a reward in a mapping": (
+        keyed(reward={"value": 1.0}), "or a part of it: --columns reward=reward.value"),
+    "another word for an end": (keyed("reward", truncated="abort"),
         "truncated = 'abort': give true or false, or length, truncated, stop"),
-    "an infinite reward": (lines("prompt_id=id", reward=1e300), "",
-        r"reward = 1e\+300: give a number of at most"),
-    "half a step": (lines("prompt_id=id", "reward", step=1.5), "",
-        "step = 1.5: give a whole number"),
-    "a huge step": (lines("prompt_id=id", "reward", step=10**400), "", "step = 1000"),
+    "an infinite reward": (
+        keyed(reward=1e300), r"reward = 1e\+300: give a number of at most"),
+    "half a step": (keyed("reward", step=1.5), "step = 1.5: give a whole number"),
+    "a huge step": (keyed("reward", step=10**400), "step = 1000"),
     "two columns of one name": (
-        lambda at: (at / "log.csv").write_text("prompt,reward,reward\na,1,0\n"), "",
-            "two columns are named reward",
-    ),
+        "prompt,reward,reward\na,1,0\n", "two columns are named reward"),
     "a row of too many cells": (
-        lambda at: (at / "log.csv").write_text("prompt,reward\na,1\nb,1,0\n"), "",
-            "line 3: 3 cells for 2 columns",
-    ),
-    "a table of W&B": (lambda at: (at / "a.table.json").write_text("{}"), "",
+        "prompt,reward\na,1\nb,1,0\n", "line 3: 3 cells for 2 columns"),
+    "a table of W&B": (lambda at: (at / "a.table.json").write_text("{}"),
         "a table of W&B; export its rows"),
-    **{f"--columns {columns}": (lines("prompt_id=id", "reward"), columns, line)
-        for columns, line in (
-            ("q=a", "known:|did you mean"), ("promt=a", "did you mean prompt"),
-            ("prompt", "give a column"), ("step=a,step=b", "only rewards add up"),
-            ("reward=1e*a", "has no column '1e.a'"),
-        )},
+    **{f"--columns {columns}": (keyed("reward"), line, columns) for columns, line in (
+        ("q=a", "known:|did you mean"), ("promt=a", "did you mean prompt"),
+        ("prompt", "give a column"), ("step=a,step=b", "only rewards add up"),
+        ("reward=1e*a", "has no column '1e.a'"),
+    )},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(tmp_path, name):
-    made, columns, line = REFUSED[name]
-    refuse(write(tmp_path, made), line, columns)
+    made, *said = REFUSED[name]
+    refuse(write(tmp_path, made), *said)
 
 
 def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
     """One at most without --partial, as of damaged lines; an eighth only by it."""
-    made = lines("prompt_id=id", "reward")
+    made = keyed("reward")
     made[3]["reward"] = None
     one = read(write(tmp_path / "one", made))
     assert [(part.count, part.what) for part in one.groups.left_out] == [
@@ -335,9 +322,7 @@ def test_completions_without_a_reward_are_left_out_and_counted(tmp_path):
 
 
 def test_ends_as_engines_say_them(tmp_path):
-    made = lines(
-        "prompt_id=id", "reward", why=lambda row: "length" if row["length"] > 15 else "stop"
-    )
+    made = keyed("reward", why=lambda row: "length" if row["length"] > 15 else "stop")
     found = check(write(tmp_path, made), BY_ID, "truncated=why")
     assert found.groups.cut_N.tolist() == (BASE["length"] > 15).tolist()
 
@@ -345,7 +330,7 @@ def test_ends_as_engines_say_them(tmp_path):
 SIZED = {
     "two epochs": lines("prompt", "reward") * 2,
     "groups numbered anew": lines("reward", group=lambda row: row["id"] % 5),
-    "appended": twice("prompt_id=id", "step", "reward"),
+    "appended": keyed("step", "reward") * 2,
     "prompts of a harness": lines("reward", "step", "group_id=id", **HARNESS),
     "a harness without ids": lines("reward", "step", **HARNESS),
 }
@@ -362,7 +347,7 @@ def test_a_size_cuts_by_order(tmp_path, name):
 
 def test_a_size_cuts_nothing_where_the_order_says_nothing(tmp_path):
     """Of verl's files, where two groups of a step have one prompt."""
-    made = twice("input=prompt", "output=text", "score=reward", gts="", step=1)
+    made = [line | {"step": 1} for line in of_verl()] * 2
     path = write(tmp_path, lambda at: write_lines(at / "1.jsonl", made))
     refuse(path, "has 16 completions, not 8, and the order of these", group_size=8)
 
@@ -397,7 +382,7 @@ def test_trl_is_known_in_a_frame():
 
 
 def test_values_are_those_of_the_prompts(tmp_path):
-    found = read(write(tmp_path, lines("prompt_id=id", "step", "reward", "length")))
+    found = read(write(tmp_path, keyed("step", "reward", "length")))
     by_prompt = BASE.groupby("id", sort=False)
     assert found.prompts["value"].tolist() == by_prompt["reward"].mean().tolist()
     assert found.prompts["mean_length"].tolist() == by_prompt["length"].mean().tolist()

@@ -50,76 +50,70 @@ WEIGHTED = with_advantages(
     BASE.assign(short=1 - BASE["reward"], total=0.9 * BASE["reward"] + 0.1), 4, "total"
 )
 
+# A name of a function as an evaluation's numbers have.
+FUNCTIONS = reward_of(eval_1=BASE["reward"], tidy=TIDY).assign(seen=0.1 * BASE["place"])
+EXTRA = {"rewards": ["eval_1", "tidy"], "extras": ["seen"]}
+TWO = {"rewards": ["reward", "short"]}
+
+# What is logged, what is counted, how it is written, and how it is read.
 READ = {
-    "prompts of their own": (LOGGED, {}, {}, BY_BLOCK),
-    "one text": (LOGGED.assign(prompt="Play."), {}, {}, BY_BLOCK | {"prompts": 1}),
-    "two texts": (LOGGED.assign(prompt=[f"as {n % 2}" for n in BASE["id"]]), {}, {},
-        BY_BLOCK),
-    "unscaled": (with_advantages(BASE, 4, scale=False), {}, {}, BY_BLOCK),
-    "equal rewards everywhere": (FLAT, {}, {}, {"zero_variance": 1.0, "groups": 60}),
-    "equal rewards, one text": (FLAT.assign(prompt="Play."), {}, {"group_size": 4},
-        {"groups": 60}),
-    "ids of prompts": (LOGGED.assign(prompt="Play.", prompt_id=BASE["id"] % 7),
-        {"extras": ["prompt_id"]}, {}, BY_BLOCK | {"prompts": 7}),
-    "groups by the user": (mixed(), {"extras": ["id"]},
-        {"columns": "group=id", "group_size": 4}, BY_BLOCK),
-    "numbers beside, whole": (LOGGED.assign(calls=BASE["place"]), {"extras": ["calls"]}, {},
-        BY_BLOCK),
-    "a function of no prompt": (LOGGED.assign(tidy=np.nan), {"rewards": ["reward", "tidy"]},
-        {}, BY_BLOCK),
+    "prompts of their own": (LOGGED, BY_BLOCK),
+    "one text": (LOGGED.assign(prompt="Play."), BY_BLOCK | {"prompts": 1}),
+    "two texts": (LOGGED.assign(prompt=[f"as {n % 2}" for n in BASE["id"]]), BY_BLOCK),
+    "unscaled": (with_advantages(BASE, 4, scale=False), BY_BLOCK),
+    "equal rewards everywhere": (FLAT, {"zero_variance": 1.0, "groups": 60}),
+    "equal rewards, one text": (
+        FLAT.assign(prompt="Play."), {"groups": 60}, {}, {"group_size": 4}),
+    "ids of prompts": (
+        LOGGED.assign(prompt="Play.", prompt_id=BASE["id"] % 7), BY_BLOCK | {"prompts": 7},
+        {"extras": ["prompt_id"]}),
+    "groups by the user": (
+        mixed(), BY_BLOCK, {"extras": ["id"]}, {"columns": "group=id", "group_size": 4}),
+    "numbers beside, whole": (
+        LOGGED.assign(calls=BASE["place"]), BY_BLOCK, {"extras": ["calls"]}),
+    "a function of no prompt": (
+        LOGGED.assign(tidy=np.nan), BY_BLOCK, {"rewards": ["reward", "tidy"]}),
     "functions by the state": (
-        reward_of(eval_1=BASE["reward"], tidy=TIDY).assign(seen=0.1 * BASE["place"]),
-        {"rewards": ["eval_1", "tidy"], "extras": ["seen"], "state": state_of(10, ["eval_1",
-            "tidy"])},
-        {}, TOTAL,
-    ),
+        FUNCTIONS, TOTAL, EXTRA | {"state": state_of(10, ["eval_1", "tidy"])}),
     "functions by the user": (
-        reward_of(right=BASE["reward"], tidy=TIDY).assign(seen=0.1 * BASE["place"]),
-        {"rewards": ["right", "tidy"], "extras": ["seen"]},
-            {"columns": "reward=right,reward=tidy"}, TOTAL,
-    ),
-    "weights": (WEIGHTED, {"rewards": ["reward", "short"]},
-        {"columns": "reward=reward,reward=0.1*short"},
-            {"zero_variance": BY_BLOCK["zero_variance"]}),
+        FUNCTIONS, TOTAL, EXTRA, {"columns": "reward=eval_1,reward=tidy"}),
+    "weights": (
+        WEIGHTED, {"zero_variance": BY_BLOCK["zero_variance"]}, TWO,
+        {"columns": "reward=reward,reward=0.1*short"}),
     "no reward of some": (
-        with_advantages(BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0)), 4), {},
-            {"partial": True}, counted(BASE[BASE["place"] > 0], "id") | {"group_size": 4},
-    ),
+        with_advantages(BASE.assign(reward=BASE["reward"].where(BASE["place"] > 0)), 4),
+        counted(BASE[BASE["place"] > 0], "id") | {"group_size": 4}, {}, {"partial": True}),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", READ)
-def test_read(tmp_path, name):
-    frame, written, settings, expected = READ[name]
-    check(write_trl(tmp_path, frame, **written), expected, **settings)
-
-
+# What is logged, the line, how it is written, and how it is read.
 REFUSED = {
-    "two floats": (WEIGHTED, {"rewards": ["reward", "short"]}, {},
-        "these columns are rewards: reward, short"),
-    "weights that are not given": (WEIGHTED, {"rewards": ["reward", "short"],
-        "state": state_of(10, ["reward", "short"])}, {},
-            "the advantages do not follow the rewards in blocks of"),
-    "a KL term": (KL, {}, {}, "with a KL term in the reward name the rewards"),
-    "another order": (mixed(), {}, {}, "here blocks have 1, "),
-    "a row is missing": (LOGGED.drop(index=9), {}, {}, "here blocks have 3, 4"),
-    "equal rewards, one text": (FLAT.assign(prompt="Play."), {}, {},
-        r"groups of 2 or 3 or 4 or 6 or 8 or 12 or 24\?"),
-    "another size": (LOGGED.assign(prompt="Play."), {}, {"group_size": 8},
-        "advantages do not follow the rewards in blocks of 8"),
-    "a size that divides nothing": (LOGGED, {}, {"group_size": 3},
-        "--group-size 3: TRL writes a group as a block"),
-    "two trainings in a file": (LOGGED.assign(step=1 + BASE["id"] % 2), {"whole": True}, {},
-        "row 8: step 1 comes again after another"),
-    "no column of rewards": (LOGGED.assign(reward="good"), {}, {},
-        "its columns are step, prompt, completion"),
+    "two floats": (WEIGHTED, "these columns are rewards: reward, short", TWO),
+    "weights that are not given": (
+        WEIGHTED, "the advantages do not follow the rewards in blocks of",
+        TWO | {"state": state_of(10, ["reward", "short"])}),
+    "a KL term": (KL, "with a KL term in the reward name the rewards"),
+    "another order": (mixed(), "here blocks have 1, "),
+    "a row is missing": (LOGGED.drop(index=9), "here blocks have 3, 4"),
+    "equal rewards, one text": (
+        FLAT.assign(prompt="Play."), r"groups of 2 or 3 or 4 or 6 or 8 or 12 or 24\?"),
+    "another size": (
+        LOGGED.assign(prompt="Play."), "do not follow the rewards in blocks of 8", {},
+        {"group_size": 8}),
+    "a size that divides nothing": (
+        LOGGED, "--group-size 3: TRL writes a group as a block", {}, {"group_size": 3}),
+    "two trainings in a file": (
+        LOGGED.assign(step=1 + BASE["id"] % 2), "row 8: step 1 comes again after another",
+        {"whole": True}),
+    "no column of rewards": (
+        LOGGED.assign(reward="good"), "its columns are step, prompt, completion"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(tmp_path, name):
-    frame, written, settings, line = REFUSED[name]
-    refuse(write_trl(tmp_path, frame, **written), line, **settings)
+@pytest.mark.parametrize("case", [*READ.items(), *REFUSED.items()], ids=lambda one: one[0])
+def test_read_or_refused(tmp_path, case):
+    frame, found, written, settings = [*case[1], {}, {}][:4]
+    hold = refuse if isinstance(found, str) else check
+    hold(write_trl(tmp_path, frame, **written), found, **settings)
 
 
 def test_rewards_that_the_advantages_do_not_follow_are_said(tmp_path):
