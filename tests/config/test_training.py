@@ -16,11 +16,12 @@ from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 
 LOO = {"name": "grpo"}
+LOO_OF_VERL = LOO | {"length": "token-batch"}
 STD = {"name": "grpo-std", "eps": 1e-4, "length": "token-batch"}
 CENTRED = {"name": "centred"}
 N, MINI = "actor_rollout_ref.rollout.n", "actor_rollout_ref.actor.ppo_mini_batch_size"
 
-# Trainer, words or a file of YAML, group size, estimator, N, and what is not counted in.
+# Trainer, words or a file of YAML, group size; estimator, N, and what is not counted in.
 FORMS = [
     ("trl", "{num_generations: 16, temperature: 0.7, top_p: 0.95, top_k: 20, min_p: 0.05, "
      "repetition_penalty: 1.1, use_peft: true, lora_r: 16, steps_per_generation: 16, "
@@ -31,21 +32,19 @@ FORMS = [
      "vllm_importance_sampling_correction = True; reward_weights = [1.0, 0.5]; "
      "use_peft = True"),
     ("trl", "{num_generations: 8, per_device_train_batch_size: 8, output_dir: out, "
-     "gradient_accumulation_steps: 4, reward_weights: [1, 1]}", 8, STD, 32, ""),
+     "gradient_accumulation_steps: 4, reward_weights: [1, 1]}", 8, STD, 32),
     ("trl", "{num_generations: 8, neftune_noise_alpha: 5, max_tool_calling_iterations: 3}",
      8, STD, None, "max_tool_calling_iterations = 3; neftune_noise_alpha = 5"),
     # A section of another program is left alone.
     ("trl", "{rl: grpo, num_generations: 4, gradient_accumulation_steps: 2, beta: 0.001, "
      "deepspeed: {gradient_accumulation_steps: 3}}", 4, STD, 16, "beta = 0.001"),
-    ("trl", "--num-generations 16 --loss-type dr_grpo --scale-rewards none",
-     16, CENTRED, None, ""),
+    ("trl", "--num-generations 16 --loss-type dr_grpo --scale-rewards none", 16, CENTRED),
     # The last one of two counts.
     ("trl", "--num_generations=4 --beta 4e-2 --num-generations 6 --scale_rewards False "
      "--loss_type=dr_grpo --reward_weights 1.0 0.5 --bf16 --no_use_vllm --use_vllm "
      "--no-vllm-importance-sampling-correction --report_to a b",
      6, CENTRED, None, "beta = 0.04; reward_weights = [1.0, 0.5]"),
-    ("verl", f"""algorithm.adv_estimator="'rloo'" {N}='"5"' """,
-     5, {"name": "grpo", "length": "token-batch"}, None, ""),
+    ("verl", f"""algorithm.adv_estimator="'rloo'" {N}='"5"' """, 5, LOO_OF_VERL),
     ("verl", f"algorithm.adv_estimator=grpo data.train_batch_size=1024 {MINI}=64 {N}=8 "
      "actor_rollout_ref.rollout.temperature=0.6 actor_rollout_ref.rollout.top_p=0.95 "
      "actor_rollout_ref.rollout.top_k=20 actor_rollout_ref.model.lora_rank=32",
@@ -60,29 +59,26 @@ FORMS = [
      4, CENTRED, 256,
      f"2 updates a batch (data.train_batch_size = 64, {MINI} = 64, "
      "actor_rollout_ref.actor.ppo_epochs = 2); algorithm.use_kl_in_reward = True"),
-    ("trl", "{num_generations: 4, beta: 0.0, mine: {beta: 1}}", 4, STD, None, ""),
+    ("trl", "{num_generations: 4, beta: 0.0, mine: {beta: 1}}", 4, STD),
     # Half of a draw is used after an update.
     ("trl", "{num_generations: 4, per_device_train_batch_size: 8, steps_per_generation: 2, "
      "gradient_accumulation_steps: 3, peft_config: {r: 8}}", 4, STD, 24,
      "updates within a batch (steps_per_generation = 2, gradient_accumulation_steps = 3); "
      "peft_config = {'r': 8}"),
-    ("verl", f"--config-name=ppo_trainer.yaml {N}=4", 4, None, None, ""),
+    ("verl", f"--config-name=ppo_trainer.yaml {N}=4", 4),
     ("verl", f"--config-name=mine {N}=4 'algorithm.filter_groups={{enable: True}}'",
      4, None, None, "algorithm.filter_groups.enable = True; config_name = mine"),
     # Megatron has other ranks; B of A A B | B C C is trained on in two updates.
-    ("verl", f"{N}=4 {MINI}=3 data.train_batch_size=3 model_engine=megatron",
-     4, None, 12, ""),
-    *(("verl", f"{engine} {N}=4 {MINI}=3 data.train_batch_size=3", 4, None, 12, "")
+    *(("verl", f"{engine} {N}=4 {MINI}=3 data.train_batch_size=3", 4, None, 12)
       for engine in ("--config-name=ppo_megatron_trainer.yaml", "-cn ppo_megatron_trainer",
-                     "actor_rollout_ref.actor.strategy=megatron")),
+                     "actor_rollout_ref.actor.strategy=megatron", "model_engine=megatron")),
     # The name of a run is any text; so is a regular expression.
-    ("trl", "--num_generations 8 --run_name 'G beta=0.04 lr=1'", 8, STD, None, ""),
+    ("trl", "--num_generations 8 --run_name 'G beta=0.04 lr=1'", 8, STD),
     ("trl", "{num_generations: 8, vllm_structured_outputs_regex: '[0-9]'}", 8, STD, None,
      "vllm_structured_outputs_regex = [0-9]"),
-    ("trl", "{num_generations: 8, reward_weights: '[1.0]', generation_kwargs: '{}'}",
-     8, STD, None, ""),
-    ("trl", "{num_generations: 4096, per_device_train_batch_size: 8192}", 4096, STD,
-     8192, ""),
+    ("trl", "{num_generations: 8, reward_weights: '[1.0]', generation_kwargs: '{}'}", 8,
+     STD),
+    ("trl", "{num_generations: 4096, per_device_train_batch_size: 8192}", 4096, STD, 8192),
     ("trl", "{num_generations: 4, per_device_train_batch_size: 8, num_iterations: 2, "
      "gradient_accumulation_steps: 3, steps_per_generation: 1}", 4, STD, 16,
      "updates within a batch (steps_per_generation = 1, gradient_accumulation_steps = 3, "
@@ -98,7 +94,8 @@ FORMS = [
     # RLOO is known by what GRPO does not have, and has its own defaults.
     ("trl", "--normalize_advantages --num_generations 4 --beta 0 --reward_clip_range -1 1",
      4, LOO, None, "normalize_advantages = True; reward_clip_range = [-1, 1]"),
-    ("rloo", "{num_generations: 4, beta: 0.0}", 4, LOO, None, ""),
+    ("rloo", "{num_generations: 4, beta: 0.0}", 4, LOO),
+    ("rloo", "{bf16: true}", 2, LOO, None, "beta = 0.05 (default)"),
     ("verl", f"algorithm.adv_estimator=grpo {N}=8 reward_model.reward_kwargs."
      "overlong_buffer_cfg.enable=True "
      "+data.apply_chat_template_kwargs.enable_thinking=False trainer.total_epochs=1 "
@@ -108,34 +105,34 @@ FORMS = [
      "{'enable_thinking': False}; reward.reward_kwargs.overlong_buffer_cfg.enable = True"),
     # TRL's bnpo makes a batch of the tokens of each micro-batch.
     *(("trl", f"{{loss_type: bnpo, per_device_train_batch_size: {each}, "
-       f"gradient_accumulation_steps: {steps}}}", 8, weights, steps * each, "")
+       f"gradient_accumulation_steps: {steps}}}", 8, weights, steps * each)
       for each, steps, weights in ((8, 1, STD), (1, 64, STD | {"length": "sequence"}),
                                    (4, 16, None))),
     ("trl", "--num_generations 8 --mask_truncated_completions no --use_peft f --use_vllm "
      "n --auto_find_batch_size No --chat_template x --repetition_max_penalty 1",
      8, STD, None, "chat_template = x; repetition_max_penalty (none of TRL's)"),
     ("verl", f"{N}=4 algorithm.rollout_correction=null algorithm.filter_groups={{}} "
-     "reward_model.overlong_buffer=null", 4, None, None, ""),
+     "reward_model.overlong_buffer=null", 4),
     ("trl", "{num_generations: 8, accelerate_config: zero3, reward_funcs: [a], "
      "reward_model_name_or_path: b}", 8, STD, None,
      "reward_model_name_or_path = b; accelerate_config = zero3"),
     ("verl", f"'actor_rollout_ref.rollout={{n:8,temperature:0.7}}' {MINI}=256 "
      "algorithm.adv_estimator=rloo data.train_batch_size=256 data.gen_batch_size=768 "
-     "env.rollout.n=1 +mine.top_k=3", 8, LOO | {"length": "token-batch"}, 2048,
+     "env.rollout.n=1 +mine.top_k=3", 8, LOO_OF_VERL, 2048,
      "data.gen_batch_size = 768; actor_rollout_ref.rollout.temperature = 0.7; "
      "env.rollout.n (none of verl's); mine.top_k (none of verl's)"),
     *(("verl", f"algorithm.adv_estimator={name} {N}=4", 4,
-       {"name": ours, "length": "token-batch"}, None, "") for name, ours in {
+       {"name": ours, "length": "token-batch"}) for name, ours in {
         "rloo_vectorized": "grpo", "gpg": "centred", "reinforce_plus_plus": "reinforce++",
         "reinforce_plus_plus_baseline": "batch-std"}.items()),
-    *(("trl", f"--loss_type {name} --scale_rewards none", 8, CENTRED | {"length": length},
-       None, "") for name, length in {"sapo": "sequence", "cispo": "token-batch"}.items()),
-    ("trl", "--loss_type luspo --scale_rewards none", 8, CENTRED, None, ""),
+    *(("trl", f"--loss_type {name} --scale_rewards none", 8, CENTRED | length)
+      for name, length in {"sapo": {"length": "sequence"}, "luspo": {},
+                           "cispo": {"length": "token-batch"}}.items()),
     # A model's own config has a top_k.
-    ("verl", "{actor_rollout_ref: {rollout: {n: 4}}, top_k: 3}", 4, None, None, ""),
+    ("verl", "{actor_rollout_ref: {rollout: {n: 4}}, top_k: 3}", 4),
     # Hydra's overrides.yaml.
-    ("verl", f"[algorithm.adv_estimator=rloo, {N}=5, +trainer.mine=2, ~data.custom_cls]",
-     5, LOO | {"length": "token-batch"}, None, ""),
+    ("verl", f"[algorithm.adv_estimator=rloo, {N}=5, +trainer.mine=2, ~data.custom_cls]", 5,
+     LOO_OF_VERL),
 ]  # fmt: skip
 
 
@@ -149,7 +146,8 @@ def whole(trainer, source, folder):
 
 @pytest.mark.parametrize("case", FORMS, ids=lambda case: f"{case[0]} {case[1][:40]}")
 def test_each_form_is_read_as_its_trainer_reads_it(case, tmp_path):
-    trainer, source, size, estimator, completions, uncounted = case
+    trainer, source, size, *known = case
+    estimator, completions, uncounted = [*known, *(None, None, "")[len(known) :]]
     found = read_training(whole(trainer, source, tmp_path))
     assert (found.group_size, found.estimator) == (size, estimator)
     assert found.completions_per_step == completions

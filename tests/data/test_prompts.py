@@ -123,84 +123,81 @@ def test_templates(tmp_path, lines):
     refuse(line, source=source, template=str(tmp_path / "mine.txt"))
 
 
-BAD = {
-    "no id": ([{"id": 1, **ONE}, {"id": "", **ONE}], {}, "line 2: id is missing or empty"),
-    "named id missing": (
-        [ONE], {"fields": {"id": "uid"}},
-        "line 1: uid is missing or empty; fill it in, or set prompts.fields.id to one of "
-        "problem, answer",
+# Rows of a file, the line, and settings.
+BAD = [
+    ([{"id": 1, **ONE}, {"id": "", **ONE}], "line 2: id is missing or empty"),
+    (
+        [ONE], "line 1: uid is missing or empty; fill it in, or set prompts.fields.id to "
+        "one of problem, answer", {"fields": {"id": "uid"}},
     ),
-    "unmapped": (
-        word_problems("test"), {},
-        "line 1: problem is missing or empty; fill it in, or set prompts.fields.problem to "
-        "one of question, answer",
+    (
+        word_problems("test"), "line 1: problem is missing or empty; fill it in, or set "
+        "prompts.fields.problem to one of question, answer",
     ),
-    "no category": ([ONE], {"fields": {"category": "level"}}, "line 1: has no level; set"),
-    "an id twice": ([{"id": 1, **ONE}] * 2, {}, "line 2: id 1 occurs twice; make the ids"),
-    "a mapping as the id": (
-        [NESTED], {"fields": {"problem": "q.text", "answer": "q", "id": "reward_model"}},
-        "a mapping, which is no id; set prompts.fields.id to one of q.text, "
+    ([ONE], "line 1: has no level; set", {"fields": {"category": "level"}}),
+    ([{"id": 1, **ONE}] * 2, "line 2: id 1 occurs twice; make the ids"),
+    (
+        [NESTED], "a mapping, which is no id; set prompts.fields.id to one of q.text, "
         "reward_model.ground_truth, reward_model.style",
+        {"fields": {"problem": "q.text", "answer": "q", "id": "reward_model"}},
     ),
-    "a list as the id": (
-        [NESTED],
+    (
+        [NESTED], "reward_model.style = ['rule']: a list, which is no id",
         {"fields": {"problem": "q.text", "answer": "q", "id": "reward_model.style"}},
-        "reward_model.style = ['rule']: a list, which is no id",
     ),
-    "nothing inside": (
-        [NESTED], {"fields": {"problem": "q.text.more", "answer": "q.text"}},
-        "line 1: q.text.more is missing or empty",
+    (
+        [NESTED], "line 1: q.text.more is missing or empty",
+        {"fields": {"problem": "q.text.more", "answer": "q.text"}},
     ),
-    "split of a file": (
-        word_problems("test"), {"fields": FIELDS, "split": "train"}, "prompts.split = trai",
+    (word_problems("test"), "prompts.split = trai", {"fields": FIELDS, "split": "train"}),
+    *(
+        ([{"id": 1, **ONE, name: f"a{value}b"}], "holds a control character, a line")
+        for name in ("id", "category") for value in "\r\n\x85\u2028\0"
     ),
-    **{f"{value!r} as {name}": (
-        [{"id": 1, **ONE, name: f"a{value}b"}], {}, "holds a control character, a line",
-    ) for name in ("id", "category") for value in "\r\n\x85\u2028\0"},
-}  # fmt: skip
+]  # fmt: skip
 # Rows in memory: the problem of one.
 BAD_PROBLEMS = [
-    (CHAT, {}, "prompt-0000 is a chat: set prompts.chat = true"),
-    (CHAT, {"chat": True, "template": "plain"}, "and prompts.template = none"),
-    ([{"role": "user", "content": ["image"]}], {"chat": True}, "a role and a text"),
-    (["1 + 1"], {"chat": True}, "a role and a text"),
-    ({"text": "1 + 1"}, {}, "give a text, or a list of messages"),
+    (CHAT, "prompt-0000 is a chat: set prompts.chat = true"),
+    (CHAT, "and prompts.template = none", {"chat": True, "template": "plain"}),
+    ([{"role": "user", "content": ["image"]}], "a role and a text", {"chat": True}),
+    (["1 + 1"], "a role and a text", {"chat": True}),
+    ({"text": "1 + 1"}, "give a text, or a list of messages"),
 ]
-# Rows of a trainer.
 BAD_TRAINING_SETS = [
-    ([{"question": "1", "answer": 2}], {}, "in a column prompt; it has question"),
-    ([{"prompt": ""}], {}, "no text or messages"),
-    ([{"prompt": "1"}, {"prompt": CHAT}], {}, "texts beside chats"),
-    ([], {}, "prompts: none"),
-    (iter(TRAINED), {}, "of known length"),
-    ([3], {}, "a list of mappings"),
+    ([{"question": "1", "answer": 2}], "in a column prompt; it has question"),
+    ([{"prompt": ""}], "no text or messages"),
+    ([{"prompt": "1"}, {"prompt": CHAT}], "texts beside chats"),
+    ([], "prompts: none"),
+    (iter(TRAINED), "of known length"),
+    ([3], "a list of mappings"),
 ]
 
 
-def of_a_file(rows, values, folder):
+def of_a_file(rows, folder, **values):
     load(source=write_lines(folder / "p.jsonl", rows), **values)
 
 
-def in_memory(problem, values, folder):
+def in_memory(problem, folder, **values):
     config = Prompts(source="memory", **{"template": "none"} | values)
     take_prompts([{"problem": problem, "answer": 1}], config, answered=True)
 
 
-def of_a_trainer(rows, values, folder):
+def of_a_trainer(rows, folder):
     choose_prompts(rows, 4, seed=0)
 
 
 @pytest.mark.parametrize(
-    ("read", "rows", "values", "line"),
+    ("read", "case"),
     [
-        *((of_a_file, *one) for one in BAD.values()),
-        *((in_memory, *one) for one in BAD_PROBLEMS),
-        *((of_a_trainer, *one) for one in BAD_TRAINING_SETS),
+        *((of_a_file, one) for one in BAD),
+        *((in_memory, one) for one in BAD_PROBLEMS),
+        *((of_a_trainer, one) for one in BAD_TRAINING_SETS),
     ],
 )
-def test_what_is_no_prompt_set(read, rows, values, line, tmp_path):
+def test_what_is_no_prompt_set(read, case, tmp_path):
+    rows, line, *values = case
     with pytest.raises(InputError, match=re.escape(line)):
-        read(rows, values, tmp_path)
+        read(rows, tmp_path, **(values[0] if values else {}))
 
 
 def test_rows_of_a_trainer_are_prompts_in_a_file_and_in_memory(tmp_path):

@@ -198,9 +198,8 @@ NAMED = [
     ("a.pt", b"", "a pickle, which runs code when it is read, is never loaded"),
     ("a.csv.gz", b"", "only .jsonl.gz is read as it is"),
     ("a.jsonl", '{"question": "a"}\n', "its columns are question; which is the reward"),
-    ("a.jsonl", '{"prompt": 1}\n' * 70 + '{"prompt": 1, "reward": 1}\n',
-     "a.jsonl, line 71: has reward, and earlier rows have none"),
-]  # fmt: skip
+    ("a.jsonl", '{"prompt": 1}\n' * 70 + '{"reward": 1}\n', "line 71: has reward, and e"),
+]
 
 
 @pytest.mark.parametrize(("name", "content", "line"), REFUSED + NAMED)

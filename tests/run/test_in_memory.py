@@ -183,10 +183,10 @@ def fails(text, prompt):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"prompts": "1 2"}, r"prompts = '1 2': give texts, mappings"),
-        ({"prompts": None}, r"prompts = None: give texts"),
-        ({"prompts": []}, r"prompts = \[\]: give texts"),
-        ({"prompts": [3]}, r"prompts = \[3\]: give texts"),
+        *(
+            ({"prompts": one}, f"prompts = {re.escape(repr(one))}: give texts, mappings")
+            for one in ("1 2", None, [], [3])
+        ),
         ({"prompts": ["1 2"]}, r"prompts\[0\]: answer is missing or empty"),
         ({"prompts": [{"question": "1"}]}, r"prompts\[0\]: problem is missing"),
         ({"prompts": ROWS * 2}, r"prompts\[3\]: id 1 occurs twice"),
