@@ -78,7 +78,8 @@ def test_any_value_in_any_field(tmp_path, changes):
 @CASES
 def test_a_damaged_file(tmp_path, data):
     text = "\n".join(GOOD.replace("p1", f"p{row}") for row in range(3))
-    content = spoil(data, text, NASTY).encode("utf-8", "surrogatepass")
+    nasty = [one.encode("utf-8", "surrogatepass") for one in NASTY]
+    content = spoil(data, text.encode(), nasty, st.binary(max_size=20))
     judge(read_prompts(tmp_path, content))
 
 
