@@ -91,6 +91,10 @@ FORMS = [
      "reward_funcs: [a, b], chat_template_kwargs: {enable_thinking: false}}", 4, STD, None,
      "num_train_epochs = 3.0; learning_rate = 1e-06; chat_template_kwargs = "
      "{'enable_thinking': False}; reward_funcs = ['a', 'b']"),
+    # A file with both of these tells that two processes draw, and take a step of 16.
+    ("trl", "{generation_batch_size: 64, steps_per_generation: 4}", 8, STD, 16,
+     "4 updates a batch (steps_per_generation = 4, gradient_accumulation_steps = 1 by "
+     "default)"),
     # RLOO is known by what GRPO does not have, and has its own defaults.
     ("trl", "--normalize_advantages --num_generations 4 --beta 0 --reward_clip_range -1 1",
      4, LOO, None, "normalize_advantages = True; reward_clip_range = [-1, 1]"),
