@@ -20,17 +20,11 @@ HALF = SimpleNamespace(mean_reward=0.5, completions=SimpleNamespace(truncated=0.
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Return a function that sets a terminal's columns, and one that reads its screen."""
+    """Return a function that sets a terminal's columns; it gives one to read its screen."""
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     stream = os.fdopen(theirs, "w")
     monkeypatch.setenv("TERM", "xterm")
-
-    def resize(columns):
-        # Not before the test itself: pytest sets its own in between.
-        monkeypatch.setattr(sys, "stderr", stream)
-        size = struct.pack("4H", 24 if columns < 200 else 0, columns, 0, 0)
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
 
     def read():
         stream.flush()
@@ -40,7 +34,14 @@ def terminal(monkeypatch):
                 found += os.read(ours, 10**6)
         return found.decode()
 
-    yield resize, read
+    def resize(columns):
+        # Not before the test itself: pytest sets its own in between.
+        monkeypatch.setattr(sys, "stderr", stream)
+        size = struct.pack("4H", 24 if columns < 200 else 0, columns, 0, 0)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+        return read
+
+    yield resize
     stream.close()
     os.close(ours)
 
@@ -67,8 +68,7 @@ def run_line(name="tiny/base", *, hidden=False):
 @pytest.mark.parametrize("columns", [200, 80, 60, 40, 0])
 def test_the_line_fits_the_terminal(columns, terminal):
     """A terminal that does not know its columns counts as one of 80."""
-    resize, read = terminal
-    resize(columns)
+    read = terminal(columns)
     count(run_line(), 59)
     first, *_, last = drawn(read())
     assert first.startswith("tiny/base: 3%|")
@@ -80,12 +80,11 @@ def test_the_line_fits_the_terminal(columns, terminal):
 
 
 def test_a_terminal_may_be_resized(terminal):
-    resize, read = terminal
-    resize(80)
+    read = terminal(80)
     with run_line() as line:
         line.begin(60, 59)
         wide = drawn(read())[-1]
-        resize(30)
+        terminal(30)
         line.count(60, 1, [HALF])
     narrow = drawn(read())[-1]
     assert len(wide) > 60
@@ -120,8 +119,7 @@ def show_looks(*, hidden=False):
 
 def test_looks_at_a_terminal(terminal):
     """What a look says has a line of its own, above that of what is drawn."""
-    resize, read = terminal
-    resize(80)
+    read = terminal(80)
     show_looks()
     _, first, *lines, last = drawn(read())
     assert "16/1000 completions [" in first
@@ -132,8 +130,7 @@ def test_looks_at_a_terminal(terminal):
 
 def test_the_time_to_come_is_by_what_this_start_has_drawn(terminal):
     """84 of the 184 that were missing in 10 s: 100 more take 12 s."""
-    resize, read = terminal
-    resize(100)
+    read = terminal(100)
     with Progress("small", "completions", hidden=False) as line:
         line.begin(384, 200)
         line._bar.start_t = line._bar._time() - 10
