@@ -7,11 +7,11 @@ here once.
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from mse_lab.project import PROJECT as ROOT
+
 DATA = {"records", "config", "data"}
 GROUND = {"errors", "arrays", "console", "formatting", "project"}
 

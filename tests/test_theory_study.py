@@ -1,17 +1,15 @@
 """The study of the paper's statements: its bandits, their noise and limit are exact."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from mse_lab.project import PROJECT as ROOT
 from probes.studies import bandits, theory
 from probes.studies.bandits import Rule, list_point
 from probes.studies.theory import Limit, judge
 
-ROOT = Path(__file__).resolve().parents[1]
 BANDITS = {
     "opposed": bandits.opposed((0.79, 0.7), 3),
     "crossed": bandits.crossed((0.85, 0.8), 3),

@@ -1,7 +1,5 @@
 """The study of trainings: TRL's steps are Algorithm 1's, runs resume, the law is judged."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +16,7 @@ from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.policy.completions import Completions
+from mse_lab.project import PROJECT as ROOT
 from mse_lab.trl.baseline import Baseline
 from plain_scores import autograd_scores, plain_scores
 from probes.studies import training
@@ -53,7 +52,6 @@ from probes.studies.training_runs import (
 # Of the libraries about each other.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
-ROOT = Path(__file__).resolve().parents[1]
 STUDIES = {
     "tiny-base": "training-law",
     "smollm2-icl": "training-law-smollm2",

@@ -3,10 +3,8 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-
+from mse_lab.project import PROJECT as ROOT
 
 # Torchrun, which ends with the tests; its workers end with it.
 TORCHRUN = """

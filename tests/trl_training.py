@@ -4,14 +4,13 @@ import contextlib
 import io
 import json
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import mse_lab
 from models import load_parts
 from mse_lab.config.prompt_templates import load_template
+from mse_lab.project import PROJECT as ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 BASE, SET = ROOT / "probes/tiny/base", ROOT / "probes/prompts/arithmetic-tiny.jsonl"
 SEED, LENGTH = 3, 8
 KEPT = ("eval_dataset", "peft_config")  # Arguments of a trainer, not of its settings.

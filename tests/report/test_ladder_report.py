@@ -1,7 +1,6 @@
 """The ladder on the screen and drawn: whole, short, each number once."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from mse_lab.config.schema import Training
 from mse_lab.config.training import DEFAULT, find_setting, read_training
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.samples import Samples
+from mse_lab.project import PROJECT
 from mse_lab.report.advice_report import advice_text
 from mse_lab.report.ladder_figure import BATCHES, compose_ladder
 from mse_lab.report.ladder_report import (
@@ -25,7 +25,7 @@ from mse_lab.report.ladder_report import (
 from mse_lab.results.finished_run import read_run
 from simulated import POPULATION, analysed, choose, evidence_of, population
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = PROJECT / "results"
 POOLS = [
     path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.glob("*/*/pools.npz")
 ]

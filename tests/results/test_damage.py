@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from mse_lab.errors import InputError
+from mse_lab.project import PROJECT as ROOT
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import (
     FROM_POOLS,
@@ -24,7 +25,6 @@ from mse_lab.results.folder import (
 from mse_lab.run import context
 from written_runs import put
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = [
     *sorted(ROOT.glob("results/*/*/checks.json")),
     *ROOT.glob("mse_lab/examples/*/checks.json"),

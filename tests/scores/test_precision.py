@@ -1,7 +1,5 @@
 """A model in low precision: its scores and gradients against those in float32."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,11 +9,10 @@ from mse_lab.data.prompts import load_prompts
 from mse_lab.data.streams import uniforms
 from mse_lab.policy.policy import load_policy
 from mse_lab.policy.prompt_tokens import encode_prompts
+from mse_lab.project import PROJECT as ROOT
 from mse_lab.scores.reference import leave_one_out, weighted_gradient
 from mse_lab.scores.score_block import score_block
 from plain_scores import joined
-
-ROOT = Path(__file__).parents[2]
 
 # Largest relative difference of a completion's ||W||^2, of the mean of ||W||^2, of a
 # product relative to the largest norm, of the reference gradient, and nats a token. About

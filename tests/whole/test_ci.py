@@ -2,11 +2,11 @@
 
 import runpy
 import shutil
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from mse_lab.project import PROJECT as ROOT
+
 COMMITTED = "estimator,mse,bias2\ngrpo,1.0,0\nvanilla,4.0,0\n"
 
 
@@ -35,26 +35,19 @@ def compared(tmp_path, capsys):
     return compare
 
 
+SAME = "1 runs: the committed numbers, but for rounding"
+DIFFERS = "results/tiny/mse.csv differs by {} of the largest in {}"
+OTHER_ROWS = DIFFERS.format("inf", "rows or columns")
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        (COMMITTED, "1 runs: the committed numbers, but for rounding"),
-        (
-            COMMITTED.replace("1.0", "1.0000002"),
-            "1 runs: the committed numbers, but for rounding",
-        ),
-        (
-            COMMITTED.replace("1.0", "0.92"),
-            "results/tiny/mse.csv differs by 0.02 of the largest in mse",
-        ),
-        (
-            COMMITTED.replace("mse", "error"),
-            "results/tiny/mse.csv differs by inf of the largest in rows or columns",
-        ),
-        (
-            COMMITTED + "oracle,1.0,0\n",
-            "results/tiny/mse.csv differs by inf of the largest in rows or columns",
-        ),
+        (COMMITTED, SAME),
+        (COMMITTED.replace("1.0", "1.0000002"), SAME),
+        (COMMITTED.replace("1.0", "0.92"), DIFFERS.format("0.02", "mse")),
+        (COMMITTED.replace("mse", "error"), OTHER_ROWS),
+        (COMMITTED + "oracle,1.0,0\n", OTHER_ROWS),
     ],
     ids=["equal", "rounding", "number", "column", "row"],
 )

@@ -24,6 +24,7 @@ from transformers.integrations import integration_utils
 import mse_lab
 import run_mse
 from models import ROWS, SETTINGS, load_parts, write_adapter
+from mse_lab.project import PROJECT as ROOT
 from mse_lab.results.files import write_file
 from mse_lab.results.folder import ResultsFolder
 from mse_lab.run.processes import LOCK
@@ -32,7 +33,6 @@ from torchrun_starts import ours, torchrun
 from trl_training import LENGTH, advise_apart, load, right, train
 from trl_training import ROWS as TRAINED
 
-ROOT = Path(__file__).resolve().parents[2]
 TABLES = ("mse.csv", "prompts.csv", "laws.csv")
 QUIET = {**SETTINGS, "name": "small", "progress": False}
 

@@ -3,7 +3,6 @@
 import re
 import runpy
 import shlex
-from pathlib import Path
 from textwrap import dedent
 
 import numpy as np
@@ -17,10 +16,10 @@ from mse_lab.answers.advice import restore_advice
 from mse_lab.commands.cli import parse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.estimators import ESTIMATORS, find_estimator
+from mse_lab.project import PROJECT as ROOT
 from mse_lab.report.advice_report import json_values
 from simulated import make_pools
 
-ROOT = Path(__file__).resolve().parents[2]
 GLOBS = ("*.md", "mse_lab/**/*.md", "probes/**/*.md", "results/**/*.md", "tests/**/*.md")
 TEXTS = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")

@@ -1,7 +1,6 @@
 """The probes for real models: pinned, comparable, and clear about what they need."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +11,10 @@ from mse_lab.data.rewards import load_reward, try_reward
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import load_policy
+from mse_lab.project import PROJECT as ROOT
 from probes.making.smollm2 import FOLDER
 from probes.phase.rewards import parity, within_two
 
-ROOT = Path(__file__).resolve().parents[2]
 QWEN = ["base", "instruct", "icl"]
 GSM8K = ROOT / "probes/gsm8k/qwen-instruct.yaml"
 COMMIT = re.compile(r"[0-9a-f]{40}")

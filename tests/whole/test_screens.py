@@ -7,14 +7,13 @@ before it is committed. What depends on the processor or the hour is masked.
 import os
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 import run_mse
 from mse_lab.commands.cli import EXAMPLES, parse
+from mse_lab.project import PROJECT as ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCREENS = ROOT / "tests/screens"
 
 TYPED = {

@@ -1,6 +1,4 @@
-"""The family that writes its working: what it is trained on, what the pages say of it."""
-
-from pathlib import Path
+"""The family that writes its working: what it is trained on and asked."""
 
 import numpy as np
 import pytest
@@ -9,6 +7,7 @@ from mse_lab.config.probe_files import load_probe
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import integer
 from mse_lab.policy.policy import load_policy
+from mse_lab.project import PROJECT as ROOT
 from probes.making.train import make
 from probes.making.words import END_OF_TEXT, TURN_END
 from probes.prompts.arithmetic import WORKED, draw_expression
@@ -16,9 +15,6 @@ from probes.prompts.make import SETS, lines_of_set
 from probes.prompts.steps import TINY, evaluate, work_out, write
 from probes.worked import corpus
 from probes.worked.train import FAMILY
-
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "probes/README.md").read_text(encoding="utf-8")
 
 
 def read_working(problem, working):
