@@ -3,7 +3,14 @@
 import pandas as pd
 
 from claimed_runs import draw
-from mse_lab.answers.statements import LARGE_GROUPS, LAW, ON_AVERAGE, ORDER, judge_runs
+from mse_lab.answers.statements import (
+    LARGE_GROUPS,
+    LAW,
+    LEMMA,
+    ON_AVERAGE,
+    ORDER,
+    judge_runs,
+)
 from mse_lab.report.claims_report import claims_screen
 from written_runs import write_run
 
@@ -22,6 +29,8 @@ def test_the_file_of_a_run(tmp_path, carry_out):
         *("holds", "fails", "does not carry over", "outside", "undecided", "not tested")
     }
     assert table["group_size"].isna().sum() == 14
+    identities = table[table["kind"] == "identity"]["statement"]
+    assert {*identities} == {LEMMA.name, LAW.name}
     # Both are of the model that `written_runs` names.
     order = table.set_index("statement").loc[ORDER.name]
     assert "of one model" in order["sentence"]
