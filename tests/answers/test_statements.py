@@ -278,32 +278,3 @@ def test_a_best_size_between_two_others_is_no_edge():
     }
     assert "no minimum was seen" in said["edge"]
     assert "no minimum was seen" not in said["between"]
-
-
-def degenerate(rewards, prompts=60, sizes=(4, 8)):
-    """Make a run whose rewards are all equal, or that has a few prompts."""
-    cut = choose(DESIGNS["fair"], slice(prompts))
-    if rewards is not None:
-        cut = replace(cut, reward_PC=np.full_like(cut.reward_PC, rewards))
-    pools = cut.draw(np.random.default_rng(3), 64, 2, max(sizes))
-    return analysed(pools, sizes, "degenerate", resamples=200)
-
-
-DEGENERATE = {
-    "never right": (0.0,),
-    "always right": (1.0,),
-    "one prompt": (None, 1),
-    "two prompts": (None, 2),
-    "one size": (None, 3, (8,)),
-}
-
-
-@pytest.mark.parametrize("kind", DEGENERATE)
-def test_degenerate_runs_are_judged_without_a_warning(kind):
-    """Where every error is zero, only what holds for any rewards does."""
-    found = wholes(s.judge_run(degenerate(*DEGENERATE[kind])))
-    assert [*found] == [*judged("fair")]
-    assert all(one.sentence for one in found.values())
-    assert found.pop(s.LEMMA).verdict == HOLDS
-    if kind == "never right":
-        assert {one.verdict for one in found.values()} == {OPEN, UNTESTED}

@@ -8,9 +8,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from claimed_runs import wholes
+from mse_lab.answers.statements import LEMMA, judge_run
 from mse_lab.errors import InputError
 from mse_lab.report.page import write_report
-from simulated import with_rewards
+from mse_lab.results.finished_run import read_run
+from simulated import make_design, with_rewards
 from written_runs import EVIL, simulate, write_run
 
 VOID = {"meta", "img", "source"}
@@ -116,24 +119,39 @@ def test_a_failed_check_takes_the_place_of_the_advice(tmp_path):
     assert not re.search("(Keep|Set|Cannot tell whether) num", page)
 
 
+def of_one_reward(reward):
+    """Pools of prompts whose completions are all worth as much."""
+    rng = np.random.default_rng(3)
+    design = make_design(rng, 3)
+    same = replace(design, reward_PC=np.full_like(design.reward_PC, reward))
+    return same.draw(rng, 64, 2, 32)
+
+
 DEGENERATE = {
     "one prompt": lambda: simulate(prompts=1),
     "two prompts": lambda: simulate(prompts=2),
-    "never right": lambda: with_rewards(simulate(prompts=3), np.zeros_like),
-    "always right": lambda: with_rewards(simulate(prompts=3), np.ones_like),
+    "never right": lambda: of_one_reward(0.0),
+    "always right": lambda: of_one_reward(1.0),
     "graded": lambda: with_rewards(simulate(prompts=4), lambda one: 0.5 * one + 0.2),
     "no gradient": lambda: replace(
         simulate(prompts=3), reference_product_P=-np.ones(3), between_PP=np.zeros((3, 3))
     ),
     "one size": lambda: simulate(sizes=[4]),
 }
+UNKNOWN = {"undecided", "not tested"}
 
 
 @pytest.mark.parametrize("kind", DEGENERATE)
 def test_degenerate_runs_have_a_page(tmp_path, kind):
-    """No traceback, no warning, no NaN on the page."""
+    """No traceback, no warning, no NaN on the page; no verdict without an error."""
     sizes = {"sizes": [4]} if kind == "one size" else {}
     folder = write_run(tmp_path / "run", DEGENERATE[kind](), **sizes)
     page = write([folder], tmp_path / "report.html")
     assert len(read(page).heads) == 4
     assert not re.search(r">[^<]*\b(nan|NaN|inf|None)\b", page)
+    claims = wholes(judge_run(read_run(folder)))
+    assert len(claims) == 13
+    assert all(one.sentence for one in claims.values())
+    assert claims.pop(LEMMA).verdict == "holds"
+    if kind == "never right":
+        assert {one.verdict for one in claims.values()} == UNKNOWN
