@@ -13,7 +13,7 @@ from mse_lab.mse.moments import Proxy
 from mse_lab.report.run_screen import describe_completions
 from mse_lab.results.diagnostics import Diagnostics, EndToken, diagnose, diagnostics_of
 from mse_lab.results.measurement import describe_tokens
-from simulated import make_design
+from simulated import make_pools
 
 HEALTHY = Diagnostics(
     prompts=60,
@@ -86,8 +86,7 @@ def test_blocks_of_a_sample_count_by_their_completions():
 
 
 def test_graded_rewards_have_no_accuracy_and_what_was_given_up_is_counted():
-    rng = np.random.default_rng(0)
-    pools = make_design(rng, prompts=4).draw(rng, 64, 4, 8)
+    pools = make_pools(4, 64, 4, 8)
     graded = replace(pools, rewards_PN=pools.rewards_PN / 2)
     found = diagnose(graded, make_summaries(4, given_up=2), {2: "<end>"})
     assert found.accuracy is found.never_right is found.always_right is None

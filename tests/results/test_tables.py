@@ -7,7 +7,8 @@ import pytest
 
 from mse.test_reference_noise import independent_design
 from mse_lab.mse.reference_noise import aggregate_norm2_error
-from simulated import analysed, make_design
+from mse_lab.results.analysis import interval_heads
+from simulated import analysed, make_pools
 
 NAMES, SIZES = ["vanilla", "grpo", "oracle"], [4, 32]
 
@@ -15,39 +16,26 @@ NAMES, SIZES = ["vanilla", "grpo", "oracle"], [4, 32]
 @pytest.fixture(scope="module")
 def pools():
     """Pools of 40 prompts with a small reference, so that its noise is seen."""
-    rng = np.random.default_rng(0)
-    return make_design(rng, 40).draw(rng, 32, 6, 32)
+    return make_pools(40, 32, 6, 32)
 
 
-@pytest.fixture(scope="module")
-def table(pools):
-    """`mse.csv` by estimator and group size."""
-    made = analysed(pools, SIZES, estimators=NAMES, resamples=1000).mse
-    return made.set_index(["estimator", "group_size"])
+@pytest.mark.parametrize(("kind", "name"), [("", "grpo"), ("scale_free_", "centred")])
+def test_ratios_are_paired(pools, kind, name):
+    """At G = 32 both are nearly one estimator with the oracle, on the same groups.
 
-
-def test_ratios_are_paired(pools, table):
-    """At G = 32 GRPO-type and oracle are nearly one estimator, on the same groups."""
-    for (name, size), row in table.iterrows():
-        assert row.replicates == pools.rewards_PN.shape[1] // size
-        assert row.ratio_low <= row.ratio <= row.ratio_high, (name, size)
-    assert (table.loc["oracle"][["ratio_low", "ratio", "ratio_high"]] == 1).all(axis=None)
-    row = table.loc["grpo", 32]
-    alone = (row.mse_high - row.mse_low) / row.mse
-    assert row.ratio_high - row.ratio_low < 0.3 * row.ratio * alone
-
-
-def test_scale_free_ratios_are_paired(pools, table):
-    """Of ||g||^2 - <u, g>^2 / E||g_hat||^2, where there is more than Figure 4's three."""
-    assert "scale_free_ratio" not in table
-    both = analysed(pools, SIZES, estimators=[*NAMES, "centred"], resamples=1000).mse
-    both = both.set_index(["estimator", "group_size"])
-    top, base = both.loc["centred", 32], both.loc["oracle", 32]
-    ratio = top.scale_free_mse / base.scale_free_mse
-    assert top.scale_free_ratio == pytest.approx(ratio)
-    width = (top.scale_free_mse_high - top.scale_free_mse_low) / top.scale_free_mse
-    paired = (top.scale_free_ratio_high - top.scale_free_ratio_low) / ratio
-    assert paired < 0.3 * width
+    Of ||g||^2 - <u, g>^2 / E||g_hat||^2 where there is more than Figure 4's three.
+    """
+    names = [*NAMES, "centred"] if kind else NAMES
+    table = analysed(pools, SIZES, estimators=names, resamples=1000).mse
+    assert ("scale_free_ratio" in table) == bool(kind)
+    groups = pools.rewards_PN.shape[1] // table.group_size
+    assert (table.replicates == groups).all()
+    table = table.set_index(["estimator", "group_size"])
+    mse, ratio = (table[interval_heads(f"{kind}{one}")] for one in ("mse", "ratio"))
+    assert (ratio.loc["oracle"] == 1).all(axis=None)
+    alone, base, paired = mse.loc[name, 32], mse.loc["oracle", 32], ratio.loc[name, 32]
+    assert paired.iloc[0] == pytest.approx(alone.iloc[0] / base.iloc[0])
+    assert np.ptp(paired) / paired.iloc[0] < 0.3 * np.ptp(alone) / alone.iloc[0]
 
 
 def test_moments_take_the_whole_reference(pools):

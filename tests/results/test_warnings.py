@@ -14,7 +14,7 @@ from mse_lab.results import warnings
 from mse_lab.results.diagnostics import EndToken
 from mse_lab.results.warnings import warn_of_completions, warn_of_disagreement
 from results.test_diagnostics import HEALTHY
-from simulated import analysed, make_design
+from simulated import analysed, make_design, make_pools
 
 
 @pytest.mark.parametrize("signal", [False, True])
@@ -41,24 +41,24 @@ def test_a_reference_that_is_too_small_for_a_bias_is_said():
         assert len(said) == found.mse["mse"].isna().sum() == cells
 
 
+def warn_of_degrees(pools, degrees):
+    """What is said of GRPO-type at G = 4 whose spread has so many degrees of freedom."""
+    number = SimpleNamespace(spread=SimpleNamespace(degrees=degrees))
+    curve = SimpleNamespace(statistic=lambda: number)
+    return warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
+
+
 def test_the_pool_that_would_do_by_hand(monkeypatch):
     """Two degrees by 4 groups; five by 7/4 * 5 - 1 = 7.75 groups of 4, so 4 blocks of 8."""
-    rng = np.random.default_rng(0)
-    pools = make_design(rng, 3).draw(rng, 16, 2, 8)
     monkeypatch.setattr(warnings, "_degrees_by_law", lambda pools, key: 100.0)
-    number = SimpleNamespace(spread=SimpleNamespace(degrees=2.0))
-    curve = SimpleNamespace(statistic=lambda: number)
-    [said] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
+    [said] = warn_of_degrees(make_pools(3, 16, 2, 8), 2.0)
     assert said.endswith("or pool.replicate=32")
 
 
 def test_the_degrees_of_one_prompt_by_its_law():
     """All is carried by one prompt; its 4 groups have 1 * (4 + 1) - 2 degrees."""
-    rng = np.random.default_rng(0)
-    pools = make_design(rng, 1).draw(rng, 16, 2, 8)
-    number = SimpleNamespace(spread=SimpleNamespace(degrees=100.0))
-    curve = SimpleNamespace(statistic=lambda: number)
-    [said] = warnings.warn_of_few_degrees(pools, {Key("grpo", 4): (curve, None)})
+    pools = make_pools(1, 16, 2, 8)
+    [said] = warn_of_degrees(pools, 100.0)
     assert "(3, grpo at G = 4)" in said
     assert warnings.warn_of_few_degrees(pools, {}) == []
 
