@@ -38,7 +38,6 @@ LEVEL = 0.95
 # A trainer that takes no baseline, so that the verdict is about sizes.
 SIZES_OF_64 = read_training({"G": 64, "estimator": "grpo"})
 LOO = {"loss_type": "dr_grpo", "estimator": "grpo"}
-GRPO_4 = read_training({"num_generations": 4, **LOO})
 
 
 def standard_errors(estimate, truth):
@@ -48,24 +47,6 @@ def standard_errors(estimate, truth):
 def evidence(pools, setting=DEFAULT, completions=0, **more):
     run = analysed(pools, [2, 4, 8, 16], **more)
     return evidence_of_run(run, setting, completions=completions)
-
-
-def test_the_rate_of_half_as_many_completions(known):
-    """Adam's step grows by the root of 1 + the error; all else is met on average."""
-    design, pools, _ = known
-    found, truth = make_advice(evidence(pools, GRPO_4, 256)), Truth(design)
-    scale = truth.cost(4) / truth.constants.gradient2.item()
-    factor = math.sqrt((256 + scale) / (256 + 2 * scale))
-    assert standard_errors(found.learning_rate_factor, factor) < 4
-    assert found.learning_rate_factor.value == pytest.approx(factor, rel=0.1)
-    assert found.completions_per_step == 256
-    assert found.mean_reward == pytest.approx(design.moments().value.mean(), abs=0.1)
-    unknown = make_advice(evidence(pools, GRPO_4))
-    factor = unknown.learning_rate_factor.value
-    assert (factor, unknown.completions_per_step) == (
-        pytest.approx(0.5**0.5, rel=0.01),
-        None,
-    )
 
 
 def test_a_saving_in_steps_is_smaller_than_in_completions(known):
@@ -82,9 +63,7 @@ def test_a_saving_in_steps_is_smaller_than_in_completions(known):
     assert standard_errors(found.steps_saved, steps) < 4
     assert 0 < found.steps_saved.value < found.saves.value
     assert found.saves.low < found.saves.value < found.saves.high < 1
-    unknown = make_advice(evidence(pools, setting))
-    assert unknown.steps_saved is None
-    assert unknown.saves.value == pytest.approx(found.saves.value, rel=0.05)
+    assert make_advice(evidence(pools, setting)).steps_saved is None
 
 
 def test_kept_as_data_and_read_again(known, tmp_path):

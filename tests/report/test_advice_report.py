@@ -5,7 +5,6 @@ import math
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from mse_lab.answers.advice import SetBaseline, advise_run
@@ -21,7 +20,7 @@ from mse_lab.report.advice_report import (
     say_advice,
 )
 from mse_lab.results.folder import ResultsFolder
-from simulated import make_design
+from simulated import make_pools
 from written_runs import write_run
 
 SAVES, STEPS = Estimate(0.28, 0.25, 0.31), Estimate(0.023, 0.016, 0.031)
@@ -180,6 +179,8 @@ def test_numbers_for_programs(results):
     assert said["headline"].startswith(("Set", "Keep", "Cannot tell"))
     assert said["best"]["low"] < said["best"]["value"] < said["best"]["high"]
     assert said["completions_per_step"] == 2048
+    scale, rate = (said[one]["value"] for one in ("noise_scale", "learning_rate_factor"))
+    assert rate == pytest.approx(((2048 + scale) / (2048 + 2 * scale)) ** 0.5, rel=0.01)
     assert {row["completions_per_step"] for row in said["progress"]} == {
         *(64, 256, 1024, 4096, 2048)
     }
@@ -197,9 +198,7 @@ def test_an_answer_without_pools_is_the_one_that_was_kept(results):
 
 
 def test_a_refusal_names_the_folder(tmp_path):
-    rng = np.random.default_rng(8)
-    pools = make_design(rng, prompts=1).draw(rng, 32, 2, 4)
-    folder = write_run(tmp_path / "one", pools, sizes=[4])
+    folder = write_run(tmp_path / "one", make_pools(1, 32, 2, 4, seed=8), sizes=[4])
     with pytest.raises(InputError, match=r"one: 1 prompts: advice needs three or more"):
         advise_run(folder)
     assert issubclass(NoAnswer, InputError)
