@@ -19,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 OWN = {"loss_type": "dr_grpo", "scale_rewards": "none"}
 RLOO = {"beta": 0.0}
 ONE = {"alpha": 0, "num_generations": 1}
+BY_LOGITS = with_baseline(GRPOTrainer, weights="logits", num_generations=1)
 
 
 def partly(completions, **columns):
@@ -112,22 +113,20 @@ def test_groups_of_one_train_and_no_plain_trainer_sees_their_size(tmp_path):
         counted.append(len({*prompts}))
         return spread(completions)
 
-    made = with_baseline(GRPOTrainer, weights="logits", num_generations=1)
-    trainer, _ = train(tmp_path, [], reward, made=made, max_steps=2, **OWN)
+    trainer, _ = train(tmp_path, [], reward, made=BY_LOGITS, max_steps=2, **OWN)
     assert counted == [8] * 2
     assert not torch.equal(flat(trainer), flat(make(tmp_path)))
     given = make(tmp_path, made=GRPOTrainer, **OWN).args
-    again = made(str(BASE), [reward], given, Dataset.from_list(ROWS))
+    again = BY_LOGITS(str(BASE), [reward], given, Dataset.from_list(ROWS))
     assert (given.num_generations, again.args.num_generations) == (2, 1)
 
 
 def test_a_training_that_goes_on_ends_where_it_would_have(tmp_path):
-    made = with_baseline(GRPOTrainer, weights="logits", num_generations=1)
     given = OWN | {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
     given["rows"] = ROWS * 3  # In a later epoch TRL's own sampler starts anew.
-    whole, _ = train(tmp_path, [], spread, made=made, **given)
+    whole, _ = train(tmp_path, [], spread, made=BY_LOGITS, **given)
     resumed, _ = train(
-        tmp_path, [], spread, str(tmp_path / "checkpoint-2"), made=made, **given
+        tmp_path, [], spread, str(tmp_path / "checkpoint-2"), made=BY_LOGITS, **given
     )
     assert torch.equal(flat(whole), flat(resumed))
 
@@ -147,10 +146,9 @@ def test_an_evaluation_keeps_the_trainers_own_advantages(tmp_path):
 
 def test_adapters_are_trained_alone(tmp_path):
     peft = pytest.importorskip("peft", reason="needs peft")
-    made = with_baseline(GRPOTrainer, weights="logits", num_generations=1)
     adapter = peft.LoraConfig(target_modules="all-linear")
     given = OWN | {"max_steps": 2, "peft_config": adapter}
-    trainer, _ = train(tmp_path, [], spread, made=made, **given)
+    trainer, _ = train(tmp_path, [], spread, made=BY_LOGITS, **given)
     trained = {
         name: one for name, one in trainer.model.named_parameters() if one.requires_grad
     }
