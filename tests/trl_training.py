@@ -13,7 +13,8 @@ from mse_lab.project import PROJECT as ROOT
 
 BASE, SET = ROOT / "probes/tiny/base", ROOT / "probes/prompts/arithmetic-tiny.jsonl"
 SEED, LENGTH = 3, 8
-KEPT = ("eval_dataset", "peft_config")  # Arguments of a trainer, not of its settings.
+# Arguments of a trainer, not of its settings.
+KEPT = ("eval_dataset", "peft_config", "processing_class")
 
 
 # Prompts and answers, as a training set has them.
@@ -33,7 +34,7 @@ def spread(completions, **columns):
     return [sum(map(ord, one)) % 5 / 4 for one in completions]
 
 
-def make(folder, callbacks=(), reward=right, made=None, rows=ROWS, **changes):
+def make(folder, callbacks=(), reward=right, made=None, rows=ROWS, model=BASE, **changes):
     """Make a trainer of tiny/base for five steps, of TRL's class or of a given one."""
     import trl
     from datasets import Dataset
@@ -50,7 +51,7 @@ def make(folder, callbacks=(), reward=right, made=None, rows=ROWS, **changes):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return made(
-            model=str(BASE),
+            model=str(model),
             args=config(**(values | changes)),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(rows),

@@ -20,8 +20,9 @@ from mse_lab.estimators.registry import find_estimator
 from mse_lab.policy.completions import Completions
 from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.policy.policy import load_policy
+from trl_training import make
 
-trl = pytest.importorskip("trl", reason="needs TRL: pip install -e '.[bench]'")
+pytest.importorskip("trl", reason="needs TRL: pip install -e '.[bench]'")
 
 # TRL still calls the checkpointing of activations what transformers has renamed.
 pytestmark = pytest.mark.filterwarnings(
@@ -99,38 +100,31 @@ def make_trainer(checkpoint, tmp_path, monkeypatch):
     # TRL reports the making of a trainer to the Hub.
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
-    def make(**options):
-        from datasets import Dataset
+    def generate(input_ids, **_):
+        tokens = torch.from_numpy(TOKENS_PGT)
+        return torch.cat([input_ids, tokens.flatten(0, 1)], dim=1)
 
-        def generate(input_ids, **_):
-            tokens = torch.from_numpy(TOKENS_PGT)
-            return torch.cat([input_ids, tokens.flatten(0, 1)], dim=1)
-
-        trainer = trl.GRPOTrainer(
-            model=str(checkpoint),
-            reward_funcs=lambda completions, **_: REWARDS_PG.flatten().tolist(),
-            args=trl.GRPOConfig(
-                output_dir=str(tmp_path),
-                report_to="none",
-                use_cpu=True,
-                bf16=False,
-                gradient_checkpointing=False,
-                beta=0.0,
-                temperature=TEMPERATURE,
-                max_completion_length=MAX_COMPLETION_LENGTH,
-                num_generations=REWARDS_PG.shape[1],
-                per_device_train_batch_size=REWARDS_PG.size,
-                **options,
-            ),
-            train_dataset=Dataset.from_dict({"prompt": list(PROMPTS)}),
+    def make_ours(**options):
+        trainer = make(
+            tmp_path,
+            reward=lambda completions, **_: REWARDS_PG.flatten().tolist(),
+            rows=[{"prompt": text} for text in PROMPTS],
+            model=checkpoint,
             # Qwen's own padding token is not one of the model's four tokens.
             processing_class=AutoTokenizer.from_pretrained(checkpoint, pad_token="<end>"),
+            bf16=False,
+            beta=0.0,
+            temperature=TEMPERATURE,
+            max_completion_length=MAX_COMPLETION_LENGTH,
+            num_generations=REWARDS_PG.shape[1],
+            per_device_train_batch_size=REWARDS_PG.size,
+            **options,
         )
         monkeypatch.setattr(trainer.model, "generate", generate)
         trainer.model.train()
         return trainer
 
-    return make
+    return make_ours
 
 
 @pytest.fixture
