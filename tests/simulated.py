@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from mse_lab.answers.advice_evidence import ask, evidence_of_samples
+from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
 from mse_lab.api.measure import analyse
 from mse_lab.config.probe_files import parse_probe
 from mse_lab.config.training import DEFAULT
@@ -305,6 +305,12 @@ def few_table(prompts, completions=16, seed=0):
 
 
 PROBE = parse_probe({"model": {"path": "none"}, "prompts": {"source": "none"}}, "probe")
+
+
+def evidence_of_pools(pools, setting=DEFAULT, completions=0, **more):
+    """A run of pools as evidence on a training."""
+    run = analysed(pools, [2, 4, 8, 16], **more)
+    return evidence_of_run(run, setting, completions=completions)
 
 
 def evidence_of(samples, setting=DEFAULT, completions=0, name="few", level=0.95):

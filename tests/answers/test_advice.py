@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mse_lab.answers.advice import make_advice, restore_advice
-from mse_lab.answers.advice_evidence import ask, evidence_of_run, evidence_of_samples
+from mse_lab.answers.advice_evidence import ask, evidence_of_samples
 from mse_lab.config.training import DEFAULT, read_training
 from mse_lab.errors import InputError
 from mse_lab.mse.intervals import Estimate
@@ -24,9 +24,9 @@ from mse_lab.results.files import write_file
 from simulated import (
     PROBE,
     advise_on,
-    analysed,
     choose,
     evidence_of,
+    evidence_of_pools,
     make_design,
     population,
     sample,
@@ -37,23 +37,17 @@ from truths import Truth
 LEVEL = 0.95
 # A trainer that takes no baseline, so that the verdict is about sizes.
 SIZES_OF_64 = read_training({"G": 64, "estimator": "grpo"})
-LOO = {"loss_type": "dr_grpo", "estimator": "grpo"}
 
 
 def standard_errors(estimate, truth):
     return abs(estimate.value - truth) / ((estimate.high - estimate.low) / (2 * 1.96))
 
 
-def evidence(pools, setting=DEFAULT, completions=0, **more):
-    run = analysed(pools, [2, 4, 8, 16], **more)
-    return evidence_of_run(run, setting, completions=completions)
-
-
 def test_a_saving_in_steps_is_smaller_than_in_completions(known):
     """Of 64 in use: both are the truth's, and the size set costs no more than the best."""
     design, pools, _ = known
     setting = SIZES_OF_64
-    found = make_advice(evidence(pools, setting, 256))
+    found = make_advice(evidence_of_pools(pools, setting, 256))
     truth = Truth(design)
     gradient2, size = truth.constants.gradient2.item(), found.set_to
     at, to = (truth.cost(one) for one in (64, size))
@@ -63,7 +57,7 @@ def test_a_saving_in_steps_is_smaller_than_in_completions(known):
     assert standard_errors(found.steps_saved, steps) < 4
     assert 0 < found.steps_saved.value < found.saves.value
     assert found.saves.low < found.saves.value < found.saves.high < 1
-    assert make_advice(evidence(pools, setting)).steps_saved is None
+    assert make_advice(evidence_of_pools(pools, setting)).steps_saved is None
 
 
 def test_kept_as_data_and_read_again(known, tmp_path):
@@ -87,7 +81,8 @@ def test_kept_as_data_and_read_again(known, tmp_path):
 
 def test_shares_of_groups_that_the_pools_are_too_small_for_are_not_said(known):
     short = sample(known[0], np.random.default_rng(0), reference=64, blocks=2, largest=16)
-    few = make_advice(evidence(short, read_training({"num_generations": 128, **LOO})))
+    setting = read_training({"num_generations": 128})
+    few = make_advice(evidence_of_pools(short, setting))
     assert few.zero_variance is None
 
 
@@ -140,7 +135,7 @@ def test_samples_and_their_law(rewards, completions, of_loss):
 def test_a_finished_run_is_looked_at_once_and_samples_again_and_again(known):
     some = choose(known[0], np.arange(100))
     drawn = Samples.of(some.sample(np.random.default_rng(0), 16))
-    for one, looked in ((evidence(known[1]), False), (evidence_of(drawn), True)):
+    for one, looked in ((evidence_of_pools(known[1]), False), (evidence_of(drawn), True)):
         right, wrong = (
             rule_by_looks(one.table, one.question, looked=how).at_most
             for how in (looked, not looked)
@@ -150,9 +145,9 @@ def test_a_finished_run_is_looked_at_once_and_samples_again_and_again(known):
 
 def test_a_set_of_prompts_is_spoken_of_alone(known):
     setting = SIZES_OF_64
-    these = evidence(known[1], setting, population="these")
+    these = evidence_of_pools(known[1], setting, population="these")
     assert make_advice(these).population == 60
-    assert make_advice(evidence(known[1], setting)).population is None
+    assert make_advice(evidence_of_pools(known[1], setting)).population is None
 
 
 VERL = "actor_rollout_ref.actor.ppo_mini_batch_size"
@@ -164,36 +159,17 @@ def test_a_single_completion_of_a_prompt_is_judged(known, batch):
     used |= {VERL: batch, "data.train_batch_size": batch}
     used |= {"loss_agg_mode": "seq-mean-token-sum"}
     pools = with_rewards(known[1], lambda one: one + 3)
-    found = make_advice(evidence(pools, read_training(used)))
+    found = make_advice(evidence_of_pools(pools, read_training(used)))
     assert found.setting.group_size == 1
 
 
 def test_another_objective_gets_no_size(known):
-    found = make_advice(evidence(known[1], read_training({"loss_type": "vespo"})))
+    found = make_advice(evidence_of_pools(known[1], read_training({"loss_type": "vespo"})))
     assert (found.verdict, found.set_to, found.saves) == ("cannot tell", 8, None)
     assert (found.at_least, found.at_most) == (0, math.inf)
     assert advice_text(found).startswith(
         "Cannot tell whether num_generations = 8 is all right: loss_type = vespo climbs"
     )
-
-
-OF_GROUPS = ["grpo", "grpo-std", {"name": "pass-at-k", "k": 4}]
-
-
-@pytest.mark.parametrize(
-    ("used", "named"),
-    [
-        *(({"G": 1, "estimator": one}, "G = 1, estimator = ") for one in OF_GROUPS),
-        ({"trainer": "verl", "rollout.n": 1, "adv_estimator": "rloo_vectorized"},
-         "actor_rollout_ref.rollout.n = 1, algorithm.adv_estimator = rloo_vectorized, "),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_an_estimator_without_a_gradient_is_refused(used, named):
-    setting = read_training(used)
-    line = rf"^training: {named}.* gives no gradient there; it takes"
-    with pytest.raises(InputError, match=line):
-        ask(setting, LEVEL)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +187,7 @@ def test_what_is_typed_with_a_size_keeps_the_completions_of_a_step(
 ):
     """Of trainers whose batch counts prompts; at every size that the answer names."""
     setting = read_training(used)
-    found = make_advice(evidence(known[1], setting))
+    found = make_advice(evidence_of_pools(known[1], setting))
     assert (found.verdict, found.ladder[1].group_size) == ("change", 4)
     text = advice_text(found).replace("\n", " ")
     assert bool(found.batches) == bool(changed)

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from mse_lab.answers import ladder
-from mse_lab.answers.advice_evidence import allowed_sizes, evidence_of_run
+from mse_lab.answers.advice_evidence import allowed_sizes
 from mse_lab.answers.ladder import Ladder
 from mse_lab.config.training import DEFAULT, read_training
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.prompt_table import PromptTable
-from simulated import analysed
+from simulated import evidence_of_pools
 
 GRPO_8 = read_training({"loss_type": "dr_grpo", "estimator": "grpo"})
 VERL = {"trainer": "verl", "rollout.n": 8, "algorithm.adv_estimator": "rloo"}
 
 
 def ladder_of(pools, setting=GRPO_8):
-    return Ladder(evidence_of_run(analysed(pools, [2, 4, 8, 16]), setting))
+    return Ladder(evidence_of_pools(pools, setting))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from mse_lab.answers.advice import make_advice
 from mse_lab.answers.advice_evidence import evidence_of_run
 from mse_lab.answers.ladder import Ladder
 from mse_lab.config.schema import Training
-from mse_lab.config.training import DEFAULT, find_setting, read_training
+from mse_lab.config.training import find_setting, read_training
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.samples import Samples
 from mse_lab.project import PROJECT
@@ -23,7 +23,7 @@ from mse_lab.report.ladder_report import (
     steps_table,
 )
 from mse_lab.results.finished_run import read_run
-from simulated import POPULATION, analysed, choose, evidence_of, population
+from simulated import POPULATION, choose, evidence_of, evidence_of_pools, population
 
 RESULTS = PROJECT / "results"
 POOLS = [
@@ -138,13 +138,8 @@ def test_the_steps_that_a_row_saves_are_less_for_a_large_step(advice):
     assert [row[0] for row in at_256.rows] == ["  64", "  1,024", "  4,096"]
 
 
-def ladder_of(pools, setting=DEFAULT, completions=0):
-    run = analysed(pools, [2, 4, 8, 16])
-    return Ladder(evidence_of_run(run, setting, completions=completions))
-
-
 def test_lines_are_the_rows_of_the_ladder(known):
-    ladder = ladder_of(known[1])
+    ladder = Ladder(evidence_of_pools(known[1]))
     lines = compose_ladder(ladder).axes[0].get_lines()
     assert len(lines) == 5
     assert len({(to_hex(one.get_color()), one.get_linestyle()) for one in lines}) == 5
@@ -158,11 +153,12 @@ def test_lines_are_the_rows_of_the_ladder(known):
 
 def test_settings_that_are_one_have_one_line(known):
     verl = {"trainer": "verl", "rollout.n": 8, "algorithm.adv_estimator": "rloo"}
-    ladder = ladder_of(known[1], read_training(verl))
+    ladder = Ladder(evidence_of_pools(known[1], read_training(verl)))
     labels = [one.get_label() for one in compose_ladder(ladder).axes[0].get_lines()]
     assert len(labels) == len({*labels}) == 4
 
 
 def test_your_own_batch_is_marked(known):
-    marks = compose_ladder(ladder_of(known[1], completions=256)).axes[0].get_lines()
+    ladder = Ladder(evidence_of_pools(known[1], completions=256))
+    marks = compose_ladder(ladder).axes[0].get_lines()
     assert [256, 256] in [list(np.ravel(one.get_xdata())) for one in marks]

@@ -103,6 +103,8 @@ advise small.yaml --trainer swift              | no trainer swift; known: trl, r
 advise small.yaml --estimator '[grpo]'         | '[grpo]' is no entry; give a name
 advise small.yaml --estimator grpo             | no G, the group size of another trainer
 advise small.yaml --estimator grpo --G 1       | grpo gives no gradient there; it takes 2
+advise small.yaml --estimator grpo-std --G 1   | training: G = 1, estimator = grpo-std: gr
+advise small.yaml --estimator '{name: pass-at-k, k: 4}' --G 3 | gradient there; it takes 4
 advise small.yaml --estimator gprpo --G 4      | unknown gprpo; did you mean grpo?
 advise small.yaml --trainer verl --processes 2 | --processes: the batch of verl is
 advise small.yaml --training --beta 0 --mine 1 | no num_generations, the group size of TRL
@@ -113,8 +115,14 @@ rollouts log.jsonl --fail-on silent=much       | give a share from 0 to 1
 rollouts log.jsonl --group-size 1              | group size from 2
 """
 
+ALONE = ["actor_rollout_ref.rollout.n=1", "algorithm.adv_estimator=rloo_vectorized"]
+
 # What a table's line cannot hold.
 ODD = [
+    (
+        ["advise", "small.yaml", "--trainer", "verl", "--training", *ALONE],
+        "rollout.n = 1, algorithm.adv_estimator = rloo_vectorized, ",
+    ),
     (["advise", "x" * 5000], "x: File name too long; shorten it"),
     (["run", "small.yaml", "--set", "seed=" + "x" * 5000], "xxx ... xxx"),
     (["run", "small.yaml", "--set", f"model.memory={'9' * 99}GB"], "model.memory = '999"),
