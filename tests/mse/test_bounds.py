@@ -33,7 +33,10 @@ def regrets(table, bound, completions=0.0):
 
 
 def test_half_of_a_set_is_half_of_the_way():
-    """Without noise of completions, n of 2 n prompts bound like 2 n of infinitely many."""
+    """Without noise of completions, n of 2 n prompts bound like 2 n of infinitely many.
+
+    With as much as prompts are apart, like n of these.
+    """
     apart_PM = np.random.default_rng(0).normal(size=(12, 3)) * [0.3, 3, 2]
     apart_PM -= apart_PM.mean(0)
     seen = _Seen(
@@ -43,7 +46,10 @@ def test_half_of_a_set_is_half_of_the_way():
     found = seen._replace(share=0.5).ratio_bounds(factors_MK, 2.0)
     np.testing.assert_allclose(found, seen.ratio_bounds(factors_MK, 2 / math.sqrt(2)))
     assert np.isfinite(found).all()
-    assert (found < seen.ratio_bounds(factors_MK, 2.0)).sum() == 6
+    whole, noise_MM = seen.ratio_bounds(factors_MK, 2.0), np.cov(apart_PM.T) / 12
+    assert (found < whole).sum() == 6
+    noisy = seen._replace(share=0.5, noise_MM=noise_MM)
+    np.testing.assert_allclose(noisy.ratio_bounds(factors_MK, 2.0), whole)
 
 
 def test_more_prompts_like_one_count_as_measured():
