@@ -19,10 +19,11 @@ from simulated import make_pools
 SIZES = [4, 16]
 
 
-def curves_of(pools, names):
-    estimators = find_estimators(names, SIZES)
-    errors = measure_errors(pools, estimators, SIZES)
-    noise = draw_reference_noise(pools, 300, np.random.default_rng(0))
+def curves_of(pools, names, sizes=SIZES, draws=300, rng=None):
+    """Curves of pools with their noise drawn, the estimators, and errors of groups."""
+    estimators = find_estimators(names, sizes)
+    errors = measure_errors(pools, estimators, sizes)
+    noise = draw_reference_noise(pools, draws, rng or np.random.default_rng(0))
     return Curves(pools, noise), estimators, errors
 
 

@@ -14,10 +14,11 @@ import pytest
 from scipy import stats
 
 from designs import FIXED
+from mse.test_curves import curves_of
 from mse.test_prompt_table import make_table
 from mse_lab import analyse
 from mse_lab.estimators import find_estimators
-from mse_lab.mse.curves import Curves, disagreement, measure_curves, paired_ratio
+from mse_lab.mse.curves import disagreement, measure_curves, paired_ratio
 from mse_lab.mse.intervals import (
     Bootstrap,
     Estimate,
@@ -27,8 +28,7 @@ from mse_lab.mse.intervals import (
     spread_of_means,
 )
 from mse_lab.mse.prompt_table import PromptSamples
-from mse_lab.mse.reference_noise import draw_reference_noise
-from mse_lab.mse.replicates import Key, measure_errors
+from mse_lab.mse.replicates import Key
 from mse_lab.results.warnings import warn_of_few_degrees
 from simulated import make_pools
 from truths import Truth
@@ -57,18 +57,15 @@ def runs_of(name):
     law.
     """
     design, rng, rows = FIXED[name](), np.random.default_rng(0), {}
-    estimators = find_estimators([*CASES.get(name, UNBIASED)], [*SIZES])
-    known = Truth(design)
+    names, known = [*CASES.get(name, UNBIASED)], Truth(design)
     exact = {
         Key(one.name, size): float(known.decomposed(one, size).mse)
-        for one in estimators
+        for one in find_estimators(names, [*SIZES])
         for size in SIZES
     }
     for _ in range(TRIALS):
         pools = design.draw(rng, 256, 2, 64)
-        errors = measure_errors(pools, estimators, SIZES)
-        curves = Curves(pools, draw_reference_noise(pools, 100, rng))
-        found = measure_curves(curves, estimators, errors)
+        found = measure_curves(*curves_of(pools, names, SIZES, 100, rng))
         few = bool(warn_of_few_degrees(pools, found))
         for key, (measured, law) in found.items():
             base, truth = key._replace(estimator="oracle"), exact[key]

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from enumerated import design_of, of_two_kinds, prompts_of
-from mse_lab.estimators import find_estimators
-from mse_lab.mse.curves import Curves, measure_curves
+from mse.test_curves import curves_of
+from mse_lab.mse.curves import measure_curves
 from mse_lab.mse.reference_noise import (
     aggregate_norm2_error,
     covariance_square_trace,
@@ -29,7 +29,6 @@ from mse_lab.mse.reference_noise import (
     product_spread,
     replicates_with_reference,
 )
-from mse_lab.mse.replicates import measure_errors
 from simulated import DIMENSIONS, KINDS, Design, make_design, make_pools, norms_only
 
 RUNS = 200
@@ -113,12 +112,10 @@ CASES = {
 def runs_of(case):
     """Run a case: {(estimator, G, part): the rows of `read` over the runs}."""
     rng, case, found = np.random.default_rng(5), CASES[case], {}
-    estimators = find_estimators(case.names, case.sizes, case.design.prompts)
     for _ in range(RUNS):
         pools = case.design.draw(rng, *case.pools)
-        curves = Curves(pools, draw_reference_noise(pools, 60, rng))
-        errors = measure_errors(pools, estimators, case.sizes)
-        for key, (measured, law) in measure_curves(curves, estimators, errors).items():
+        drawn = curves_of(pools, case.names, case.sizes, 60, rng)
+        for key, (measured, law) in measure_curves(*drawn).items():
             for part, row in read(measured, law).items():
                 found.setdefault((*key, part), []).append(row)
     return {key: np.array(rows).T for key, rows in found.items()}

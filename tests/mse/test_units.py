@@ -8,16 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mse_lab.estimators import find_estimators
-from mse_lab.mse.curves import Curves, disagreement, measure_curves
+from mse.test_curves import curves_of
+from mse_lab.mse.curves import disagreement, measure_curves
 from mse_lab.mse.prompt_table import Constants
-from mse_lab.mse.reference_noise import (
-    aggregate_norm2_error,
-    draw_reference_noise,
-    noise_of_all,
-)
+from mse_lab.mse.reference_noise import aggregate_norm2_error, noise_of_all
 from mse_lab.mse.regime import aggregate_place
-from mse_lab.mse.replicates import measure_errors
 from simulated import make_design, table_of
 
 LEVEL, SIZES, NAMES = 0.95, (4, 8), ["vanilla", "grpo", "oracle", "best-constant"]
@@ -27,14 +22,10 @@ def squares_and_ratios(design):
     """What is in squared units of the gradient, what has none, and what has a reward's."""
     rng = np.random.default_rng(1)
     pools = design.draw(rng, 64, 4, 8)
-    noise = draw_reference_noise(pools, 50, rng)
-    curves, estimators = Curves(pools, noise), find_estimators(NAMES, SIZES)
-    errors = measure_errors(pools, estimators, SIZES)
-    squares, ratios = (
-        [*noise_of_all(pools), aggregate_norm2_error(pools)],
-        [noise.degrees],
-    )
-    for both in measure_curves(curves, estimators, errors).values():
+    curves, *rest = curves_of(pools, NAMES, SIZES, 50, rng)
+    squares = [*noise_of_all(pools), aggregate_norm2_error(pools)]
+    ratios = [curves.noise.degrees]
+    for both in measure_curves(curves, *rest).values():
         ratios.append(disagreement(*both))
         for curve in both:
             for part in ("mse", "bias2", "variance", "slope", "cosine", "scale_free_mse"):
