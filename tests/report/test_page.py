@@ -1,7 +1,6 @@
 """The report: one page from runs' folders, self-contained, escaped, the same every time."""
 
 import re
-import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -90,12 +89,6 @@ def test_the_same_runs_give_the_same_bytes(folders, page, tmp_path):
     assert write(folders, tmp_path / "new" / "report.html") == page
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A run of three prompts."""
-    return write_run(tmp_path_factory.mktemp("small") / "run", simulate(prompts=3))
-
-
 @pytest.mark.parametrize(
     ("missing", "words"),
     [
@@ -103,8 +96,8 @@ def small(tmp_path_factory):
         ("mse.csv", "no finished run"),
     ],
 )
-def test_an_unfinished_folder_is_refused(small, tmp_path, missing, words):
-    folder = shutil.copytree(small, tmp_path / "run")
+def test_an_unfinished_folder_is_refused(tmp_path, missing, words):
+    folder = write_run(tmp_path / "run", simulate(prompts=3))
     (folder / missing).unlink()
     with pytest.raises(InputError, match=words):
         write_report([folder], tmp_path / "report.html")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import run_mse
 from mse_lab.mse.moments import pool_moments
 from mse_lab.mse.regime import aggregate_place, gain_shares, oracle_gain
 from mse_lab.report.phase_diagram import CROSSED_SIZES, compose_phase
@@ -26,9 +25,13 @@ def folder(pools, tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("phase") / "one", pools, "tiny/base")
 
 
-def test_areas_add_up_to_the_difference_of_the_laws(folder, pools):
-    run = read_run(folder)
-    law = read_run(folder).mse.set_index(["estimator", "group_size"])["law"]
+@pytest.fixture(scope="module")
+def run(folder):
+    return read_run(folder)
+
+
+def test_areas_add_up_to_the_difference_of_the_laws(run, pools):
+    law = run.mse.set_index(["estimator", "group_size"])["law"]
     vanilla, oracle = law["vanilla", 4], law["oracle", 4]
     expected = (vanilla - oracle) / (vanilla + oracle)
     assert gain_shares(run.moments).sum() == pytest.approx(expected, rel=1e-8)
@@ -37,9 +40,8 @@ def test_areas_add_up_to_the_difference_of_the_laws(folder, pools):
     assert len(set(np.sign(gains[1:]))) == 2
 
 
-def test_the_legend_says_the_run_s_own_ordering(folder):
-    run = read_run(folder)
-    law = read_run(folder).laws.set_index(["group_size", "estimator"])["law"].unstack()
+def test_the_legend_says_the_run_s_own_ordering(run):
+    law = run.laws.set_index(["group_size", "estimator"])["law"].unstack()
     [axes] = compose_phase([run]).axes
     [label] = axes.get_legend_handles_labels()[1]
     vanilla = law["vanilla"][4] / law["oracle"][4]
@@ -50,8 +52,7 @@ def drawn_lines(figure):
     return [line for line in figure.axes[0].lines if line.get_marker() == "None"]
 
 
-def test_dots_are_prompts_and_a_cross_lies_on_the_side_of_its_run(folder):
-    run = read_run(folder)
+def test_dots_are_prompts_and_a_cross_lies_on_the_side_of_its_run(run):
     [axes] = compose_phase([run]).axes
     value, best = axes.collections[-1].get_offsets().data.T
     np.testing.assert_array_equal(value, run.moments.value)
@@ -63,19 +64,17 @@ def test_dots_are_prompts_and_a_cross_lies_on_the_side_of_its_run(folder):
     assert (best > value / 2) == (gain_shares(run.moments).sum() > 0)
 
 
-def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, folder, tmp_path):
-    graded = with_rewards(pools, lambda one: 2 * one - 1)
-    run = read_run(write_run(tmp_path / "graded", graded))
-    binary = read_run(folder)
-    assert (run.pools.binary, binary.pools.binary) == (False, True)
-    assert len(drawn_lines(compose_phase([run]))) == 2
-    assert len(drawn_lines(compose_phase([binary]))) == 2 + len(CROSSED_SIZES)
+def test_graded_rewards_have_the_line_of_the_oracle_alone(pools, run, tmp_path):
+    folder = write_run(tmp_path, with_rewards(pools, lambda one: 2 * one - 1))
+    graded = read_run(folder)
+    assert (graded.pools.binary, run.pools.binary) == (False, True)
+    assert len(drawn_lines(compose_phase([graded]))) == 2
+    assert len(drawn_lines(compose_phase([run]))) == 2 + len(CROSSED_SIZES)
 
 
-def test_the_command_draws_beside_the_first_run(folder, pools, capsys):
+def test_the_command_draws_beside_the_first_run(folder, pools, carry_out):
     other = write_run(folder.parent / "two", pools, "tiny/base")
-    assert run_mse.main(["figure", "--phase", str(folder), str(other)]) == 0
+    said = carry_out("figure", "--phase", folder, other).splitlines()
     written = [folder / "phase.png", folder / "phase.pdf"]
-    said = capsys.readouterr().out.splitlines()
     assert said[-2:] == [f"{one} written" for one in written]
     assert all(one.stat().st_size > 5000 for one in written)

@@ -73,12 +73,10 @@ def test_the_law_is_that_of_the_whole_run(folders, kind):
     pd.testing.assert_frame_equal(*tables, rtol=1e-9)
 
 
-def test_answers_by_the_law(folders, capsys):
+def test_answers_by_the_law(folders, carry_out):
     """Claims and advice answer, and say in a line what they cannot; no NaN anywhere."""
     folder = folders["none"]
-    for word in ("claims", "advise"):
-        assert run_mse.main([word, str(folder)]) == 0
-    printed = capsys.readouterr().out
+    printed = carry_out("claims", folder) + carry_out("advise", folder)
     assert "nothing can tell the law from the truth" in " ".join(printed.split())
     claims = pd.read_csv(folder / "claims.csv", keep_default_na=False)
     whole = claims[(claims["group_size"] == "") & (claims["verdict"] == "not tested")]

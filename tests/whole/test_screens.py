@@ -39,11 +39,11 @@ def masked(text):
 
 
 @pytest.mark.parametrize("name", TYPED)
-def test_a_screen_is_the_one_that_is_kept(name, tmp_path, monkeypatch, capsys):
+def test_a_screen_is_the_one_that_is_kept(name, tmp_path, monkeypatch, carry_out):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-    assert run_mse.main(shlex.split(TYPED[name])) == 0
-    printed, kept = masked(capsys.readouterr().out), SCREENS / f"{name}.txt"
+    printed = masked(carry_out(*shlex.split(TYPED[name])))
+    kept = SCREENS / f"{name}.txt"
     assert max(map(len, printed.splitlines())) <= 80
     if "UPDATE_SCREENS" in os.environ:
         kept.write_text(printed, encoding="utf-8")
