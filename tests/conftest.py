@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 import run_mse
 from log_makers import write_lines
-from models import ROWS, small_probe, write_checkpoint
+from models import ROWS, rows_of, small_probe, write_checkpoint
 from simulated import (
     POPULATION,
     advise_on,
@@ -125,13 +125,9 @@ def write_probe(tmp_path, checkpoint):
     """Return a function that writes prompts and a probe, with changes to it."""
 
     def write(name="small", **changes):
-        records = [
-            {"id": f"p{index}", "problem": problem, "answer": answer, "category": "digits"}
-            for index, (problem, answer) in enumerate(PROBLEMS)
-        ]
         prompts = tmp_path / "prompts.jsonl"
         if not prompts.exists():
-            write_lines(prompts, records)
+            write_lines(prompts, rows_of(PROBLEMS, category="digits"))
         larger = {"pool": {"reference": 64, "replicate": 32}, "group_sizes": [2, 4, 8]}
         larger["interval"] = {"resamples": 200}
         path = tmp_path / f"{name}.yaml"

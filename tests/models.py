@@ -160,6 +160,14 @@ def write_checkpoint(folder: Path, seed=0) -> Path:
     return folder
 
 
+def rows_of(problems, **more):
+    """Rows of problems with their answers, numbered."""
+    return [
+        {"id": f"p{at}", "problem": problem, "answer": answer, **more}
+        for at, (problem, answer) in enumerate(problems)
+    ]
+
+
 # The rows and settings of the fixture `project`, as Python takes them.
 ROWS = [{"id": one, "problem": f"1 {one}", "answer": 2} for one in "123"]
 SETTINGS = {

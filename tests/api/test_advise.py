@@ -5,15 +5,12 @@ import pandas as pd
 import pytest
 
 import mse_lab
-from models import load_parts
+from models import load_parts, rows_of
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
 from mse_lab.mse.prompt_table import PromptTable
 
-ROWS = [
-    {"id": f"p{at}", "problem": f"{1 + at % 3} {1 + at // 3}", "answer": at % 3 + 1}
-    for at in range(6)
-]
+ROWS = rows_of((f"{1 + at % 3} {1 + at // 3}", at % 3 + 1) for at in range(6))
 N_64 = {"completions_per_step": 64}
 SETTINGS = {"sampling": {"max_new_tokens": 2}, "budget": 144, "progress": False}
 

@@ -6,7 +6,7 @@ import pytest
 
 import run_mse
 from log_makers import write_lines
-from models import small_probe
+from models import rows_of, small_probe
 
 
 @pytest.fixture(scope="session")
@@ -14,13 +14,9 @@ def five(tmp_path_factory, checkpoint):
     """A folder of a probe of five prompts, small.yaml, and its finished run; read-only."""
     folder = tmp_path_factory.mktemp("five")
     problems = {"1 2 3": 33, "3 1": 33, "1": 33, "3 3 2 1": 23, "1 3": 33}
-    rows = [
-        {"id": f"p{at}", "problem": problem, "answer": answer}
-        for at, (problem, answer) in enumerate(problems.items())
-    ]
     values = small_probe(
         checkpoint,
-        write_lines(folder / "prompts.jsonl", rows),
+        write_lines(folder / "prompts.jsonl", rows_of(problems.items())),
         pool={"reference": 256, "replicate": 64},
         group_sizes=[2, 4, 8],
         estimators=["vanilla", "grpo", "oracle", "best-constant", "grpo-std", "opo"],
@@ -36,9 +32,6 @@ def five(tmp_path_factory, checkpoint):
 def fifty(tmp_path, write_probe):
     """A probe of 50 prompts, no two alike, two more than the second look takes."""
     digits = [[1 + at // place % 3 for place in (1, 3, 9, 27)] for at in range(50)]
-    rows = [
-        {"id": f"p{at}", "problem": " ".join(map(str, each)), "answer": each[0]}
-        for at, each in enumerate(digits)
-    ]
+    rows = rows_of((" ".join(map(str, each)), each[0]) for each in digits)
     write_lines(tmp_path / "prompts.jsonl", rows)
     return write_probe()
