@@ -231,18 +231,6 @@ def test_repeated_completions_are_scored_once(monkeypatch):
     assert relative_gap(found.log_probs_N, repeated.log_probs_N) < 1e-9
 
 
-def test_neither_padding_nor_what_follows_the_end_counts():
-    policy = random_policy()
-    longer = as_completions([[4, 5, 1, 3, 7], [3, 4, 5, 6, 7]])
-    cut = dataclasses.replace(longer, lengths_N=np.array([3, 5]))
-    ended = as_completions([[4, 5, 1], [3, 4, 5, 6, 7]])
-    expected = score_block(policy, PROMPT, ended, random_reference(policy))
-    for completions, padding in ((cut, 0), (ended, 4)):
-        found = score_block(policy, PROMPT, completions, random_reference(policy), padding)
-        for name in ("gram_NN", "products_N", "log_probs_N"):
-            assert relative_gap(getattr(found, name), getattr(expected, name)) < FLOAT32
-
-
 def test_a_sketch_takes_the_sum_by_name():
     """Whatever order the backward pass meets the parameters in."""
     policy = random_policy("gpt2")
@@ -275,11 +263,3 @@ def test_equal_rewards_leave_no_sum_to_form(monkeypatch):
         score_block(
             policy, PROMPT, some, None, weighted=[Weighted(np.ones(3), weighted.keeper)]
         )
-
-
-def test_the_check_of_a_run_agrees():
-    """A completion alone, padded and in its block."""
-    policy = random_policy()
-    block, reference = some_completions(policy, 8), random_reference(policy)
-    scored = score_block(policy, PROMPT, block, reference)
-    assert score_difference(policy, PROMPT, block, reference, scored) < 1e-5
