@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from log_makers import draw_groups, groups_of, summarise
-from mse_lab.formatting import number
 from mse_lab.report.rollouts_figure import MOST_STEPS, compose_rollouts
 from mse_lab.report.rollouts_report import (
     rollouts_headline,
@@ -93,17 +92,6 @@ def test_what_is_said(tmp_path, name):
         assert words in said(summary)
     for words in unsaid:
         assert words not in said(summary)
-
-
-def test_groups_with_a_gradient_at_other_sizes(tmp_path):
-    """Of 4 x 8 completions a step: 16 groups of 2, of which 1 - z vary."""
-    summary = summarise(tmp_path, draw_groups([0.5] * 4, 8, groups=5))
-    part = next(
-        part for part in rollouts_parts(summary) if part.title == "At other group sizes"
-    )
-    two = summary.numbers["forecast"][2].value
-    assert part.rows[0][2] == f"{number(16 * (1 - two), 2)} of 16"
-    assert "(in use)" in part.rows[2][0]
 
 
 def labels(summary):
