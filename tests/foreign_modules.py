@@ -84,13 +84,21 @@ def flat(self, x):
     return self.inner(self.inner(x.reshape(-1, H)).sin()).reshape(x.shape)
 
 
-@made(inner=linear)
-def in_place(self, x):
-    """Writes over the input of a linear layer."""
-    x = x.sin()
-    y = self.inner(x)
-    x *= 2
-    return x + y
+def writes_over_input(tokens):
+    """Writes over the input of a linear layer where a sequence is longer."""
+
+    @made(inner=linear)
+    def compute(self, x):
+        x = x.sin()
+        y = self.inner(x)
+        if x.shape[1] > tokens:
+            x *= 2
+        return x + y
+
+    return compute
+
+
+in_place = writes_over_input(0)
 
 
 def add_in_place(self, x):

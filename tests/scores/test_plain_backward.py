@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from torch import nn
 
-from enumerated import as_completions
 from foreign_modules import H, policy_with, weight
 from models import random_policy, write_checkpoint
 from mse_lab.scores import plain_backward, scoring_plan, sketches
@@ -23,8 +22,8 @@ from plain_scores import (
     random_reference,
     relative_gap,
 )
+from scores.test_exact_scores import SOME
 
-SOME = as_completions([[4, 5, 6, 1], [3, 7, 1], [2], [8, 9, 10, 3, 1]])
 ALONE = Scoring(alone=True)
 
 
