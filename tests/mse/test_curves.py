@@ -43,9 +43,7 @@ def test_laws_reach_1024():
 def test_the_noise_of_v_moves_the_oracle_by_nothing_on_average():
     """4.5 standard errors of 20,000 draws; its price, left in, would be 25 of them."""
     rng, pools = np.random.default_rng(0), make_pools(6, 16, 4, 8)
-    curves = Curves(pools, draw_reference_noise(pools, 20_000, rng))
-    [oracle] = find_estimators(["oracle"], [4])
-    errors = measure_errors(pools, [oracle], [4])
+    curves, [oracle], errors = curves_of(pools, ["oracle"], [4], 20_000, rng)
     curve = curves.measured(oracle, 4, errors[Key("oracle", 4)])
     shift_B = curve.noise.mse - curve.point.mse
     assert abs(shift_B.mean()) < 4.5 * shift_B.std() / np.sqrt(20_000)

@@ -7,7 +7,7 @@ import pytest
 
 from enumerated import random_enumerated
 from every_estimator import EVERY
-from mse_lab.estimators import ESTIMATORS, find_estimator
+from mse_lab.estimators import ESTIMATORS
 from mse_lab.mse.laws import LAWS, WRONG_RIGHT, find_law
 from mse_lab.mse.moments import Moments
 
@@ -80,12 +80,3 @@ def test_certain_prompts_need_no_limit(name, value):
         alpha, part = coefficients
         expected = (value - alpha - part * value) ** 2 * 3 / 4
     np.testing.assert_allclose(law.second[0], expected, atol=1e-12)
-
-
-def test_no_law_where_there_is_none():
-    assert find_law(ESTIMATORS["opo"], 4) is None
-    assert find_law(ESTIMATORS["global-mean"], 4) is None
-    assert find_law(ESTIMATORS["grpo-std"], 4, None) is None
-    assert find_law(ESTIMATORS["centred"], 4, None) is not None
-    lengths = find_estimator({"name": "grpo-std", "length": "sequence"})
-    assert find_law(lengths, 4) is None
