@@ -39,14 +39,8 @@ def test_a_screen_has_80_columns_and_markdown_the_same_parts(tmp_path):
     # A path is kept whole, so that it can be copied.
     plain = text.replace(str(tmp_path), "")
     assert not [line for line in plain.splitlines() if len(line) > 80]
-    for part in (
-        "Values",
-        "At other",
-        "Completions",
-        "The reward is right + a_",
-        "engine's",
-    ):
-        assert part in text
+    heads = ["Values", "At other", "Completions", "The reward is right + a_", "engine's"]
+    assert all(head in text for head in heads)
     assert all(f"## {part.title}" in markdown for part in rollouts_parts(summary))
 
 
