@@ -14,13 +14,9 @@ import run_mse
 from log_makers import write_lines
 from models import ROWS, rows_of, small_probe, write_checkpoint
 from simulated import (
-    POPULATION,
     advise_on,
-    choose,
-    make_design,
     population,
     sample,
-    with_gradient,
 )
 
 # The inputs are the same on every machine, and none fails for its seconds on a busy one.
@@ -97,15 +93,6 @@ def known():
     design = population(rng)
     pools = sample(design, rng, blocks=4, largest=64)
     return design, pools, advise_on(pools)
-
-
-@pytest.fixture(scope="session")
-def alike():
-    """A population whose prompts share the gradient: c1 = 0."""
-    design = make_design(np.random.default_rng(2), prompts=POPULATION)
-    # Elsewhere the scores that a given gradient needs would be huge.
-    design = choose(design, design.moments().variance > 0.1)
-    return with_gradient(design, 0.2)
 
 
 @pytest.fixture(scope="session")
