@@ -13,11 +13,7 @@ from hypothesis import HealthCheck, settings
 import run_mse
 from log_makers import write_lines
 from models import ROWS, rows_of, small_probe, write_checkpoint
-from simulated import (
-    advise_on,
-    population,
-    sample,
-)
+from simulated import advise_on, population, sample
 
 # The inputs are the same on every machine, and none fails for its seconds on a busy one.
 UNCHECKED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from mse_lab.estimators import find_estimators
-from mse_lab.mse.replicates import (
-    form_groups,
-    group_grams,
-    measure_errors,
-    squared_errors,
-)
+from mse_lab.mse.replicates import form_groups, group_grams, measure_errors, squared_errors
 from simulated import make_pools
 
 
