@@ -48,6 +48,7 @@ from probes.studies.training_runs import (
     train,
     trainer_class,
 )
+from trl_training import spread
 
 # Of the libraries about each other.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -90,9 +91,8 @@ def settings_of(write_probe, checkpoint):
 # Steps.
 
 
-def several_rewards(text, _):
-    """Rewards that differ often, and are not all 0 or 1."""
-    return sum(map(ord, text)) % 5 / 4
+def rewarded(text, _):
+    return spread([text])[0]
 
 
 class Watched:
@@ -100,7 +100,7 @@ class Watched:
 
     def __init__(self, settings, run):
         self.task, self.looks, self.size = Task(settings), [], run.group_size
-        self.task.reward = several_rewards
+        self.task.reward = rewarded
         callbacks = [AfterSteps(settings.steps, self.look)]
         trainer = make_trainer(self.task, run, "unused", callbacks=callbacks)
         self.look(trainer.model)
@@ -187,7 +187,7 @@ def test_held_out_prompts_are_those_not_trained_on(settings_of, tmp_path):
     rows = [{"id": f"held-{at}", "problem": f"1 {at}", "answer": 2} for at in (1, 2, 3)]
     file = write_lines(tmp_path / "held.jsonl", rows)
     task = Task(settings_of(steps=[1], held_out=str(file), completions=16))
-    task.reward = several_rewards
+    task.reward = rewarded
     texts = [{one.text for one in prompts} for prompts, _ in task._sets]
     assert not texts[0] & texts[1]
     assert texts[1]
@@ -324,25 +324,22 @@ def test_other_seeds_are_counted_from_the_first():
 # Runs.
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """Trainings without TRL, counted; they gain what the law says. The sixth is killed."""
-    done, killed = [], [5]
+def test_no_run_is_trained_twice_however_a_start_ends(tmp_path, monkeypatch, capsys):
+    """The first one is killed at its sixth run, while it writes the fifth.
+
+    Trainings without TRL are counted; they gain what the law says.
+    """
+    counted, killed = [], [5]
 
     def train(run, task):
-        if len(done) in killed:
+        if len(counted) in killed:
             killed.clear()
             raise KeyboardInterrupt
-        done.append(run)
+        counted.append(run)
         steps = np.array([0, *task.settings.steps])
         return [*(0.4 + 0.01 * steps * run.step_size * run.group_size)]
 
     monkeypatch.setattr(training, "train", train)
-    return done
-
-
-def test_no_run_is_trained_twice_however_a_start_ends(counted, tmp_path, capsys):
-    """The first one is killed at its sixth run, while it writes the fifth."""
     path, out = tmp_path / "study.yaml", tmp_path / "out"
     path.write_text(yaml.safe_dump(values()))
     words, runs = [str(path), "--out", str(out)], out / "runs.csv"
@@ -365,7 +362,7 @@ def test_no_run_is_trained_twice_however_a_start_ends(counted, tmp_path, capsys)
 def test_a_run_is_the_same_after_another_one(settings_of):
     """Nothing of a run is left in the task: not its weights, not its optimiser's states."""
     run, task = Run("adamw", "grpo", 8, 4, 0.1, 1), Task(settings_of())
-    task.reward = several_rewards
+    task.reward = rewarded
     first, other = train(run, task), run._replace(step_size=0.3, seed=2)
     train(other, task)
     assert train(run, task) == first
@@ -391,12 +388,12 @@ def test_a_training_that_is_watched_is_the_same(settings_of):
 
 def test_j_is_that_of_completions_drawn_one_prompt_at_a_time(settings_of):
     task, means = Task(settings_of(completions=16)), []
-    task.reward = several_rewards
+    task.reward = rewarded
     for prompt, tokens in zip(task.prompts, task.tokens, strict=True):
         numbers = uniforms(task.probe.seed, prompt.id, "evaluation 5", range(16), 3)
         drawn = draw(task.policy, tokens, numbers, prompt.id)
         texts = drawn.texts(task.policy)
-        means.append(np.mean([several_rewards(text, None) for text in texts]))
+        means.append(np.mean([rewarded(text, None) for text in texts]))
     assert task.values(5)[0] == pytest.approx(np.mean(means), rel=1e-12)
     assert task.values(5) != task.values(6)
 

@@ -20,15 +20,10 @@ from simulated import Design, analysed, make_design, with_rewards
 KINDS, SIZES = ("fair", "quiet", "loud", "easy"), (4, 8, 16)
 
 
-def gain_of(kind):
-    """The oracle's gain on vanilla, by the exact moments."""
-    return oracle_gain(DESIGNS[kind].moments()).sum()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_advice_and_the_phase_diagram_know_the_side(kind):
     run = draw(kind)
-    found, worse = run.advise(), gain_of(kind) > 0
+    found, worse = run.advise(), oracle_gain(DESIGNS[kind].moments()).sum() > 0
     regime = found.regime
     assert regime.side == ("above" if worse else "below")
     assert (regime.rho.low > regime.line) == worse

@@ -59,13 +59,10 @@ ROUNDED = {
 }
 
 
-def as_published(architecture):
-    """Whether its head and its embedding are one matrix."""
-    return transformers.AutoConfig.for_model(architecture).tie_word_embeddings
-
-
-# Each as it is published, and some of them the other way.
-MODELS = {name: (name, as_published(name)) for name in ARCHITECTURES} | {
+# Each with its head and its embedding as published, one matrix or two, and some of them
+# the other way.
+CONFIGS = {name: transformers.AutoConfig.for_model(name) for name in ARCHITECTURES}
+MODELS = {name: (name, one.tie_word_embeddings) for name, one in CONFIGS.items()} | {
     "qwen2, tied": ("qwen2", True),
     "gpt2, untied": ("gpt2", False),
 }

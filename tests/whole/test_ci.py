@@ -10,31 +10,6 @@ from mse_lab.project import PROJECT as ROOT
 COMMITTED = "estimator,mse,bias2\ngrpo,1.0,0\nvanilla,4.0,0\n"
 
 
-@pytest.fixture
-def compared(tmp_path, capsys):
-    """Return a function that compares a measured table with the committed one."""
-    folders = [tmp_path / name for name in ("results/tiny", "measured/tiny")]
-    figures = [tmp_path / name for name in ("figures", "measured/figures")]
-    for folder in (*folders, *figures, tmp_path / ".ci"):
-        folder.mkdir(parents=True)
-    for name in ("mse.csv", "laws.csv", "prompts.csv"):
-        for folder in folders:
-            (folder / name).write_text(COMMITTED)
-    for figure, drawn in zip(figures, ("old", "new"), strict=True):
-        (figure / "figure4.png").write_text(drawn)
-    shutil.copy(ROOT / ".ci/compare.py", tmp_path / ".ci")
-
-    def compare(table):
-        (folders[1] / "mse.csv").write_text(table)
-        runpy.run_path(str(tmp_path / ".ci/compare.py"), run_name="__main__")
-        kept = (folders[0] / "mse.csv").read_text() == COMMITTED
-        kept_figure = (figures[0] / "figure4.png").read_text() == "old"
-        assert kept == kept_figure
-        return capsys.readouterr().out.splitlines()[:-1], kept
-
-    return compare
-
-
 SAME = "1 runs: the committed numbers, but for rounding"
 DIFFERS = "results/tiny/mse.csv differs by {} of the largest in {}"
 OTHER_ROWS = DIFFERS.format("inf", "rows or columns")
@@ -51,5 +26,20 @@ OTHER_ROWS = DIFFERS.format("inf", "rows or columns")
     ],
     ids=["equal", "rounding", "number", "column", "row"],
 )
-def test_of_figure_4_only_what_differs_is_kept(table, says, compared):
-    assert compared(table) == ([says], "rounding" in says)
+def test_of_figure_4_only_what_differs_is_kept(table, says, tmp_path, capsys):
+    """A table that differs, and the figure with it, is the measured one then."""
+    folders = [tmp_path / name for name in ("results/tiny", "measured/tiny")]
+    figures = [tmp_path / name for name in ("figures", "measured/figures")]
+    for folder in (*folders, *figures, tmp_path / ".ci"):
+        folder.mkdir(parents=True)
+    for name in ("mse.csv", "laws.csv", "prompts.csv"):
+        for folder in folders:
+            (folder / name).write_text(COMMITTED)
+    for figure, drawn in zip(figures, ("old", "new"), strict=True):
+        (figure / "figure4.png").write_text(drawn)
+    shutil.copy(ROOT / ".ci/compare.py", tmp_path / ".ci")
+    (folders[1] / "mse.csv").write_text(table)
+    runpy.run_path(str(tmp_path / ".ci/compare.py"), run_name="__main__")
+    assert capsys.readouterr().out.splitlines()[:-1] == [says]
+    assert ((folders[0] / "mse.csv").read_text() == COMMITTED) == (says == SAME)
+    assert ((figures[0] / "figure4.png").read_text() == "old") == (says == SAME)

@@ -13,7 +13,6 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -220,58 +219,42 @@ class Kept(transformers.TrainerCallback):
         self.lines.append((state.global_step, dict(logs)))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Train with a callback and without."""
-    pytest.importorskip("trl", reason="needs the extra train")
-    folder = tmp_path_factory.mktemp("trained")
-    callback = MSECallback(TRAINED, right, every=2, budget=BUDGET, share=1.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "kept", Kept)
-        patch.setattr(Kept, "lines", [])
-        trainer, screen = train(folder, [callback], max_steps=3, report_to=["kept"])
-        lines, end = list(Kept.lines), torch.get_rng_state()
-        plain, _ = train(folder, [], max_steps=3)
-        ends = end, torch.get_rng_state()
-    return SimpleNamespace(
-        callback=callback,
-        trainer=trainer,
-        screen=screen,
-        lines=lines,
-        plain=plain,
-        ends=ends,
-    )
-
-
-def test_callback(trained):
+def test_callback(tmp_path, monkeypatch):
     """The training is the same bit for bit, and its log has the numbers, as reporters do.
 
     Measured before steps 1 and 3, in their lines of the log, beside TRL's own.
     """
-    weights, start = trained.trainer.model.state_dict(), load()["model"].state_dict()
-    plain = trained.plain.model.state_dict()
+    pytest.importorskip("trl", reason="needs the extra train")
+    callback = MSECallback(TRAINED, right, every=2, budget=BUDGET, share=1.0)
+    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "kept", Kept)
+    monkeypatch.setattr(Kept, "lines", [])
+    trainer, screen = train(tmp_path, [callback], max_steps=3, report_to=["kept"])
+    lines, end = list(Kept.lines), torch.get_rng_state()
+    without, _ = train(tmp_path, [], max_steps=3)
+    assert torch.equal(end, torch.get_rng_state())
+    weights, start = trainer.model.state_dict(), load()["model"].state_dict()
+    plain = without.model.state_dict()
     assert all(torch.equal(weights[name], plain[name]) for name in plain)
     assert not all(torch.equal(weights[name], start[name]) for name in start)
-    assert torch.equal(*trained.ends)
-    assert (trained.callback.measured, trained.callback.skipped) == (2, 0)
-    history = [line for line in trained.trainer.state.log_history if "reward" in line]
-    reported = {step: line for step, line in trained.lines if "reward" in line}
-    alone = [line for line in trained.plain.state.log_history if "reward" in line]
-    for line, without in zip(history, alone, strict=True):
+    assert (callback.measured, callback.skipped) == (2, 0)
+    history = [line for line in trainer.state.log_history if "reward" in line]
+    reported = {step: line for step, line in lines if "reward" in line}
+    alone = [line for line in without.state.log_history if "reward" in line]
+    for line, other in zip(history, alone, strict=True):
         names = {name for name in line if name.startswith("mse/")}
         due = line["step"] % 2 == 1
         assert names - {"mse/steps_saved"} == {f"mse/{key}" for key in LOGGED if due}
         assert all(reported[line["step"]][name] == line[name] for name in names)
         # Reporters such as tensorboard leave out what is no plain number.
         assert all(isinstance(line[name], int | float) for name in names)
-        assert line.keys() - names == without.keys()
+        assert line.keys() - names == other.keys()
         if due:
             assert line["mse/step"] == line["step"] - 1
-    assert trained.screen.count("'mse/best_group_size'") == 2
-    assert re.search("mse_lab: step 0: (Keep|Set|Cannot tell whether) num", trained.screen)
-    assert "mse_lab: 2 measurements took " in trained.screen
-    assert "0 were skipped" in trained.screen
-    assert_that_of_advise(trained.trainer.state.log_history[0])
+    assert screen.count("'mse/best_group_size'") == 2
+    assert re.search("mse_lab: step 0: (Keep|Set|Cannot tell whether) num", screen)
+    assert "mse_lab: 2 measurements took " in screen
+    assert "0 were skipped" in screen
+    assert_that_of_advise(trainer.state.log_history[0])
 
 
 def assert_that_of_advise(found):

@@ -105,14 +105,9 @@ def test_laws_are_drawn_as_lines_with_bands(folders):
     assert [text.get_text() for text in legend.get_texts()] == names
 
 
-@pytest.fixture(scope="module")
-def pools():
-    """Pools of 60 simulated prompts."""
-    return make_pools(60, 256, 4, 16)
-
-
-def test_advice_needs_no_products(pools):
+def test_advice_needs_no_products():
     """It loses what the replicates say of ||g||^2, nearly nothing here, and no row."""
+    pools = make_pools(60, 256, 4, 16)
     whole, found = (analysed(one, [4]).advise() for one in (pools, norms_only(pools)))
     assert (found.verdict, found.set_to) == (whole.verdict, whole.set_to)
     for name in ("c1", "c2", "c3", "best", "saves"):
