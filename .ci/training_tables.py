@@ -390,24 +390,26 @@ def at_one_rate(study: str, arm: tuple[str, int], kind: str) -> Iterable[Row]:
 def gains_at_one_rate() -> Iterable[Row]:
     """Compare the constant with another arm at one rate: the other's best, and all."""
     arms = {"GRPO-type, 8": BASE, "TRL's defaults, 8": ("yours", 8)}
-    kinds = {"trained prompts": "step", "held-out": "unseen"}
+    kinds = {"trained": "step", "held-out": "unseen"}
     for (other, arm), (words, kind) in product(arms.items(), kinds.items()):
         found = pd.DataFrame(
             [row for study in STUDIES for row in at_one_rate(study, arm, kind)]
         )
         more, less = found[found.more], found[~found.more]
         said = f"{len(more)}, {more.told.sum()}, {less.told.sum()}"
-        row = {"than": other, "on": words}
+        row = {"over": other, "prompts": words}
         for name, head in (("adamw", "AdamW"), ("sgd", "SGD")):
             some = found[found.best & (found.optimiser == name)]
             times, told = some.times, (some.more & some.told).sum()
-            row[f"{head}: times its gain (median); told"] = (
+            row[f"{head}: times the gain (median); significant"] = (
                 f"{times.min():.2f} to {times.max():.2f} ({times.median():.2f}); "
                 f"{told} of {len(some)}"
                 if len(some)
                 else "\u2013"
             )
-        yield row | {"at all rates: more, told more, told less": f"of {len(found)}: {said}"}
+        yield row | {
+            "of all rates: more, significantly more, less": f"{len(found)}: {said}"
+        }
 
 
 @table
