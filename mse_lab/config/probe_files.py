@@ -17,12 +17,7 @@ from mse_lab.config.prompt_templates import TEMPLATES
 from mse_lab.config.schema import Probe
 from mse_lab.console import COMMAND_PREFIX
 from mse_lab.errors import InputError, nearest, shorten, shown
-from mse_lab.records.plain_text import (
-    fault_of_text,
-    parse_yaml,
-    read_text,
-    reading,
-)
+from mse_lab.records.plain_text import fault_of_text, parse_yaml, read_text, reading
 
 PROBE_SUFFIXES = (".yaml", ".yml")
 

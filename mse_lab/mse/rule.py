@@ -32,14 +32,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 from mse_lab.arrays import Floats
 from mse_lab.config.schema import EstimatorEntry
 from mse_lab.mse.baseline import Baseline, fit_at
-from mse_lab.mse.bounds import (
-    Bound,
-    Priced,
-    Rung,
-    bound_ratios,
-    fewest_seen,
-    rarest_seen,
-)
+from mse_lab.mse.bounds import Bound, Priced, Rung, bound_ratios, fewest_seen, rarest_seen
 from mse_lab.mse.intervals import Estimate
 from mse_lab.mse.loss import (
     Aim,

@@ -4,12 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mse_lab.answers.claims import (
-    Claim,
-    ClaimVerdict,
-    Statement,
-    last_name,
-)
+from mse_lab.answers.claims import Claim, ClaimVerdict, Statement, last_name
 from mse_lab.answers.statements import LAW_FACTOR
 from mse_lab.report.rendering import Part, as_text
 

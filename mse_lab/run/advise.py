@@ -35,13 +35,7 @@ from mse_lab.results.diagnostics import diagnostics_of
 from mse_lab.results.measurement import SampledPrompt
 from mse_lab.results.warnings import warn_of_completions, warn_of_copies
 from mse_lab.run.context import load
-from mse_lab.run.looks import (
-    MOST_SCORED,
-    Look,
-    first_completions,
-    keyed_order,
-    looks,
-)
+from mse_lab.run.looks import MOST_SCORED, Look, first_completions, keyed_order, looks
 from mse_lab.run.loop import Batch, Store, fill, measuring, read_measurements, size
 from mse_lab.run.progress import Progress
 from mse_lab.run.sample import kept_bytes, sample_batch

@@ -20,13 +20,7 @@ from mse_lab.data.location import loading
 from mse_lab.errors import InputError, in_short
 from mse_lab.policy.policy import Policy
 from mse_lab.scores.layer_rules import RULES, Rule
-from mse_lab.scores.module_hooks import (
-    Call,
-    ModuleHooks,
-    NoRule,
-    is_out_of_memory,
-    no_rule,
-)
+from mse_lab.scores.module_hooks import Call, ModuleHooks, NoRule, is_out_of_memory, no_rule
 from mse_lab.scores.reference import gradient_hooks
 
 # Rows and tokens of the calibration pass. Rows are recognised by their number, which other

@@ -14,11 +14,7 @@ from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.completions import Completions, concatenate
-from mse_lab.policy.log_probabilities import (
-    SharedPrefix,
-    sequence_sums,
-    sum_over_tokens,
-)
+from mse_lab.policy.log_probabilities import SharedPrefix, sequence_sums, sum_over_tokens
 from mse_lab.policy.policy import StopStrings
 from mse_lab.policy.sampling import draw_together, invert
 from mse_lab.scores.score_block import score_block

@@ -21,12 +21,7 @@ from mse_lab.mse.rule import Question
 from mse_lab.mse.samples import Samples
 from mse_lab.results.folder import ADVICE
 from mse_lab.run import advise
-from mse_lab.run.advise import (
-    _Deadline,
-    order_prompts,
-    sample_probe,
-    sample_until,
-)
+from mse_lab.run.advise import _Deadline, order_prompts, sample_probe, sample_until
 from mse_lab.run.context import load
 from mse_lab.run.looks import Look, looks
 from mse_lab.run.processes import Processes
