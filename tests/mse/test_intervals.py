@@ -239,6 +239,7 @@ def test_intervals_over_prompts_hold_the_estimate_and_repeat():
 
 def test_percentiles_count_draws_without_bound():
     assert percentiles(np.array([1.0, np.inf, np.nan, 2.0]), 0.5) == (1.0, np.inf)
+    assert percentiles(np.arange(1.0, 101.0), 0.9) == (5.0, 95.0)
 
 
 def test_the_analysis_takes_it_by_name():
