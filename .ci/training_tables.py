@@ -270,13 +270,8 @@ def in_epochs(studies: Iterable[str]) -> Row:
         )
         found, law = arms.loc["constant", 1], base / one
         predicted[found.completions_per_step] = f"{law:.2f}"
-        cells[COLUMNS[study]] = (
-            "below"
-            if found.gain_ratio_high < law
-            else "above"
-            if found.gain_ratio_low > law
-            else "holds it"
-        )
+        below, above = found.gain_ratio_high < law, found.gain_ratio_low > law
+        cells[COLUMNS[study]] = "below" if below else "above" if above else "holds it"
     return {HEAD: "constant, in epochs", PREDICTED: "; ".join(predicted.values())} | cells
 
 
