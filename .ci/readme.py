@@ -55,7 +55,7 @@ reward = "integer"
 
 # What `mse-lab demo` proposes for its run.
 OF_THE_DEMO = (
-    "mse-lab advise demo --completions-per-step 1024",
+    "mse-lab advise demo",
     "mse-lab report demo",
     "mse-lab claims demo",
 )

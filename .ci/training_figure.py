@@ -1,4 +1,4 @@
-"""The figure of trainings that differ in their baseline: what arms gain over GRPO-type.
+"""The figure of trainings that differ in their baseline: what arms gain over RLOO.
 
     python .ci/training_figure.py
 
@@ -75,7 +75,7 @@ def compose() -> Figure:
     marks.append(Line2D([], [], color=ink(0.6), marker="|", ms=9, lw=0, label="predicted"))
     figure.legend(handles=marks, loc="outside upper center", ncols=4, frameon=False)
     figure.supxlabel(
-        "gain in mean reward over GRPO-type at G = 8 (95% intervals over seeds)", size=9.5
+        "gain in mean reward over RLOO at G = 8 (95% intervals over seeds)", size=9.5
     )
     return figure
 

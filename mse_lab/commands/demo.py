@@ -14,16 +14,13 @@ RUN = "demo"
 
 NEXT = f"""\
 That was tiny/base, a small checkpoint that comes with mse_lab, on 60 prompts.
-Its results lie in
-  {{folder}}
-  {COMMAND_PREFIX} advise {RUN} --completions-per-step 1024    at your batch
-  {COMMAND_PREFIX} report {RUN}             all of it on one page, in results/{RUN}
-  {COMMAND_PREFIX} claims {RUN}             the paper's statements, judged by it
-Your logs, of TRL, verl and others:
-  {COMMAND_PREFIX} rollouts FOLDER         what they tell; no model
+  {COMMAND_PREFIX} advise {RUN}           the rest of this answer
+  {COMMAND_PREFIX} report {RUN}           a page of it, in results/{RUN}
+  {COMMAND_PREFIX} claims {RUN}           the paper's statements
+  {COMMAND_PREFIX} rollouts FOLDER       your logs (TRL, verl, others); no model
 Your model, after {install("measure")} of mse_lab:
-  {COMMAND_PREFIX} init MODEL PROMPTS      writes a probe, MODEL.yaml
-  {COMMAND_PREFIX} advise MODEL.yaml       measures it until the answer is known
+  {COMMAND_PREFIX} init MODEL PROMPTS    writes a probe, MODEL.yaml
+  {COMMAND_PREFIX} advise MODEL.yaml     measures it until the answer is known
 """
 
 
@@ -32,11 +29,11 @@ def add_arguments(parser: Parser) -> None:
 
 
 def execute(arguments: Namespace) -> int:
-    """Print the answer, and what to type next; write nothing."""
+    """Print how an advice begins, and what to type next; write nothing."""
     from mse_lab.answers.advice import restore_advice
-    from mse_lab.report.advice_report import advice_text
+    from mse_lab.report.advice_report import what_to_do
+    from mse_lab.report.rendering import as_text
 
-    folder = EXAMPLES / RUN
-    print(advice_text(restore_advice(folder / "advice.json")))
-    print(NEXT.format(folder=folder), end="")
+    advice = restore_advice(EXAMPLES / RUN / "advice.json")
+    print(f"{as_text(what_to_do(advice))}\n\n{NEXT}", end="")
     return 0

@@ -251,6 +251,15 @@ def _about(advice: Advice) -> Iterator[str]:
     yield say_level(advice)
 
 
+def what_to_do(advice: Advice) -> list[Part]:
+    """List the parts that an advice begins with: the verdict, the ladder, what to type."""
+    return [
+        Part(sentences=[*_answer(advice)]),
+        ladder_part(advice),
+        Part(sentences=[*lines_to_type(advice)]),
+    ]
+
+
 def advice_parts(advice: Advice) -> list[Part]:
     """List the parts of an advice; where a built-in check failed only that."""
     texts = [*[GRADIENT_UNKNOWN] * (advice.gradient2.low <= 0), *advice.warnings]
@@ -261,9 +270,8 @@ def advice_parts(advice: Advice) -> list[Part]:
         return [Part(sentences=[*_answer(advice), *_drawn(advice)]), warnings]
     changed = say_what_changes_it(advice)
     return [
-        Part(sentences=[*_answer(advice)]),
-        ladder_part(advice),
-        Part(sentences=[*lines_to_type(advice), "", *filter(None, [changed])]),
+        *what_to_do(advice),
+        Part(sentences=["", *filter(None, [changed])]),
         steps_table(advice),
         Part(sentences=[*filter(None, _about(advice))]),
         warnings,
