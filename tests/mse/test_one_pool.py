@@ -150,6 +150,17 @@ def test_the_noise_of_a_squared_gradient_where_there_is_none(most):
     assert np.mean(noise2) == pytest.approx(np.var(found), rel=0.15)
 
 
+def test_samples_of_a_stack_do_not_mix():
+    """Each has the moments that it has alone, what learning b* costs among them."""
+    pools = [sample for _, sample in enumerate_pools(REWARDS["rewards 0 and 1"], 5)][7::9]
+    stacked = vars(sample_moments(Stack.of(pools)))
+    for at, sample in enumerate(pools):
+        alone = vars(sample_moments(Stack.of([sample])))
+        for name, values in alone.items():
+            if values is not None:
+                np.testing.assert_allclose(stacked[name][at], values[0], rtol=1e-12)
+
+
 def test_three_completions_are_too_few():
     sample = make_sample(np.array([1.0, 0, 0]), np.eye(3), np.arange(3))
     with pytest.raises(ValueError, match="3 completions: give 4"):
