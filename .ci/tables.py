@@ -311,7 +311,7 @@ def premise_of_allocation() -> Iterable[Row]:
 
         yield {
             "run": run,
-            "prompts": str(len(prompts)),
+            "prompts": f"{len(prompts)}/{len(read(f'{run}/prompts.csv'))}",
             "R² of log T on log p(1-p)": f"{correlation**2:.2f}",
             "by the root of p(1-p)": f"{over_uniform(np.sqrt(bernoulli_P)):.2f}",
             "the best possible": f"{over_uniform(np.sqrt(variance_P)):.2f}",

@@ -345,15 +345,19 @@ def power_of_study(study: str, judged: Mapping[Arm, Judged]) -> str:
     return interval(row, "power") if len(judged) > 3 else ""
 
 
+IN_SHORT = ("predicted", TRAINED, AT_THESE)
+
+
 @table
 def trained_pretrained() -> Iterable[Row]:
-    """Give what the constant gained in the studies of the pretrained model."""
+    """Give what `training_in_short` leaves out of the pretrained model's studies."""
     for study, words in STUDIES.items():
         if not study.startswith("tiny"):
+            found = constant_of(study)
             yield {
                 MODEL: words,
                 "steps": str(steps_of(study)[-1]),
-                **constant_of(study),
+                **{one: found[one] for one in found if one not in IN_SHORT},
                 "trained, over TRL's defaults": over(judged_of(study), "constant", "yours"),
             }
 
@@ -391,7 +395,7 @@ def gains_at_one_rate() -> Iterable[Row]:
             [row for study in STUDIES for row in at_one_rate(study, arm, kind)]
         )
         told = found[found.told]
-        row = {"over": other, "prompts": words}
+        row = {"against": other, "prompts": words}
         for name, head in (("adamw", "AdamW"), ("sgd", "SGD")):
             some = found[found.best & (found.optimiser == name)]
             times, clear = some.times, (some.more & some.told).sum()
@@ -402,7 +406,7 @@ def gains_at_one_rate() -> Iterable[Row]:
                 else "\u2013"
             )
         yield row | {
-            "at all rates tried: significantly more; less": (
+            "at all shared rates: significantly more; less": (
                 f"{told.more.sum()} of {len(found)}; {(~told.more).sum()}"
             )
         }
