@@ -80,6 +80,14 @@ def test_blocks_of_a_prompt_are_not_biased():
     np.testing.assert_allclose(found, law_truth("grpo-std", 5), atol=1e-11)
 
 
+def test_learning_is_one_over_the_blocks():
+    """What learning b* costs falls as 1/n: a prompt of three equal blocks has a third."""
+    _, pool = list(enumerate_pools(BINARY, 8))[-20]
+    one, three = (Samples.of([blocks]).moments.learning for blocks in ([pool], [pool] * 3))
+    assert one > 0
+    assert three == pytest.approx(one / 3)
+
+
 def test_products_between_blocks_gain():
     """Two blocks' squared gradient varies less than half as much as that of one."""
 
