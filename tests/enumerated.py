@@ -5,7 +5,7 @@ a multinomial draw of types, so the mean of anything over groups is a finite sum
 """
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -16,7 +16,7 @@ from every_estimator import EVERY
 from mse_lab.estimators.groups import Groups
 from mse_lab.policy.completions import Completions
 from plain_scores import plain_scores
-from simulated import Design
+from simulated import Design, tilt
 
 BINARY_REWARDS, GRADED_REWARDS = (1.0, 0.0, 1.0, 0.0), (1.0, -0.5, 0.4, 0.0)
 KINDS = {"binary": BINARY_REWARDS, "graded": GRADED_REWARDS}
@@ -24,80 +24,66 @@ LARGEST = 8  # G of the blocks of replicates.
 
 
 @dataclass(frozen=True, eq=False)
-class Enumerated:
-    """All completions of a prompt: tokens, probabilities, rewards and scores of C types."""
+class Enumerated(Design):
+    """All completions of prompts, of C types each, so that all groups can be listed.
 
-    completions: list[tuple[int, ...]]
-    probabilities: np.ndarray
-    rewards: np.ndarray
-    lengths: np.ndarray
-    scores: np.ndarray
+    Of estimators that look at one group alone; `estimators/toy.py` lists whole batches.
+    """
 
-    @cached_property
-    def value(self):
-        return float(self.probabilities @ self.rewards)
+    length_PC: np.ndarray
 
-    @cached_property
-    def gradient(self):
-        return (self.probabilities * self.rewards) @ self.scores
+    @property
+    def norms2_PC(self):
+        return (self.score_PCD**2).sum(-1)
 
-    @cached_property
-    def gram(self):
-        return self.scores @ self.scores.T
-
-    def mean(self, values):
-        return float(self.probabilities @ values)
-
-    def moments(self):
-        parts = (self.probabilities, self.scores, self.rewards)
-        return Design(*(part[None] for part in parts)).moments()
-
-    @cache  # noqa: B019 - a policy lives as long as the tests
+    @cache  # noqa: B019 - prompts live as long as the tests
     def groups(self, size):
-        """Every group of `size` completions, with its probability.
+        """Every group of `size` completions: types (R, G), groups, and chances (P, R).
 
         Multisets with their multinomial probability; all ordered groups where there are
         few, for estimators whose weights depend on the order among equals.
         """
-        kinds = range(len(self.rewards))
+        kinds = range(self.reward_PC.shape[1])
         ordered = len(kinds) ** size <= 2**16
         ways = (
             product(kinds, repeat=size)
             if ordered
             else combinations_with_replacement(kinds, size)
         )
-        types = np.array(list(ways))
-        counts = (types[..., None] == np.arange(len(kinds))).sum(1)
-        log_ways = 0.0 if ordered else gammaln(size + 1) - gammaln(counts + 1).sum(1)
-        log_probability = counts @ np.log(self.probabilities)
-        norms2 = np.diag(self.gram)
+        types_RG = np.array(list(ways))
+        counts_RC = (types_RG[..., None] == np.arange(len(kinds))).sum(1)
+        log_ways_R = 0.0 if ordered else gammaln(size + 1) - gammaln(counts_RC + 1).sum(1)
+        log_chance_PR = log_ways_R + np.log(self.probability_PC) @ counts_RC.T
+        norms2_PC = self.norms2_PC
+        best_P = self.mean(self.reward_PC * norms2_PC) / self.mean(norms2_PC)
         groups = Groups(
-            rewards_PRG=self.rewards[types][None],
-            lengths_PRG=self.lengths[types][None],
-            norms2_PRG=norms2[types][None],
-            value_P=np.array([self.value]),
-            best_constant_PR=np.full(
-                (1, len(types)), self.mean(self.rewards * norms2) / self.mean(norms2)
-            ),
-            logit_norms2_PRG=np.sqrt(norms2)[types][None],
+            rewards_PRG=self.reward_PC[:, types_RG],
+            lengths_PRG=self.length_PC[:, types_RG],
+            norms2_PRG=norms2_PC[:, types_RG],
+            value_P=self.mean(self.reward_PC),
+            best_constant_PR=np.repeat(best_P[:, None], len(types_RG), axis=1),
+            logit_norms2_PRG=np.sqrt(norms2_PC)[:, types_RG],
         )
-        return types, groups, np.exp(log_ways + log_probability)
+        return types_RG, groups, np.exp(log_chance_PR)
 
     def mse(self, estimator, size):
-        """Exact E||g_hat - g||^2 of an estimator, by summing over all groups."""
-        types, groups, probability = self.groups(size)
-        weights = estimator.weights(groups)[0] / size
-        # g_hat - g as a sum of the kinds' scores.
-        kinds = range(len(self.rewards))
-        coefficients = np.stack([(weights * (types == k)).sum(1) for k in kinds], -1)
-        coefficients -= self.probabilities * self.rewards
-        return float(((coefficients @ self.gram) * coefficients).sum(-1) @ probability)
+        """Exact E||g_hat - g||^2 of each prompt, by summing over all groups."""
+        types_RG, groups, chance_PR = self.groups(size)
+        weights_PRG = estimator.weights(groups) / size
+        # g_hat - g as a sum of the types' scores.
+        types = range(self.reward_PC.shape[1])
+        parts_PRC = np.stack([(weights_PRG * (types_RG == k)).sum(-1) for k in types], -1)
+        parts_PRC -= (self.probability_PC * self.reward_PC)[:, None]
+        gram_PCC = self.score_PCD @ self.score_PCD.swapaxes(-1, -2)
+        return (((parts_PRC @ gram_PCC) * parts_PRC).sum(-1) * chance_PR).sum(-1)
 
     def mean_estimate(self, estimator, size):
-        """Exact E g_hat, a vector."""
-        types, groups, probability = self.groups(size)
-        shares = probability[:, None] * estimator.weights(groups)[0] / size
-        return np.bincount(types.ravel(), shares.ravel(), len(self.rewards)) @ self.scores
+        """Exact E g_hat of each prompt, (P, D)."""
+        types_RG, groups, chance_PR = self.groups(size)
+        shares_PRG = chance_PR[..., None] * estimator.weights(groups) / size
+        types = range(self.reward_PC.shape[1])
+        parts_PC = np.stack([(shares_PRG * (types_RG == k)).sum((1, 2)) for k in types], -1)
+        return np.einsum("pc,pcd->pd", parts_PC, self.score_PCD)
 
 
 def ends(policy, tokens):
@@ -108,7 +94,7 @@ def ends(policy, tokens):
 
 
 def enumerate_policy(policy, prompt, vocabulary, positions, reward):
-    """Enumerate the completions of at most `positions` tokens.
+    """Enumerate the completions of at most `positions` tokens; give their tokens, too.
 
     `vocabulary` is the number of tokens; `reward` takes the tuple of a completion's tokens.
     """
@@ -121,12 +107,11 @@ def enumerate_policy(policy, prompt, vocabulary, positions, reward):
     scores, log_probs, _ = plain_scores(policy, as_completions(kept), prompt)
     probabilities = np.exp(log_probs)
     np.testing.assert_allclose(probabilities.sum(), 1, rtol=1e-6)
-    return Enumerated(
-        completions=kept,
-        probabilities=probabilities / probabilities.sum(),
-        rewards=np.array([float(reward(tokens)) for tokens in kept]),
-        lengths=np.array([len(tokens) for tokens in kept]),
-        scores=scores,
+    return kept, Enumerated(
+        probability_PC=probabilities[None] / probabilities.sum(),
+        score_PCD=scores[None],
+        reward_PC=np.array([[float(reward(tokens)) for tokens in kept]]),
+        length_PC=np.array([[len(tokens) for tokens in kept]]),
     )
 
 
@@ -142,106 +127,83 @@ def as_completions(token_lists):
     )
 
 
-def random_enumerated(rng, kinds=4, dimensions=3, rewards=BINARY_REWARDS):
-    """Make up a policy of a few completions, with scores of mean zero."""
-    probabilities = rng.dirichlet(np.ones(kinds))
-    scores = rng.standard_normal((kinds, dimensions))
-    return Enumerated(
-        completions=[(kind,) for kind in range(kinds)],
-        probabilities=probabilities,
-        rewards=np.array(rewards),
-        lengths=np.arange(1, kinds + 1),
-        scores=scores - probabilities @ scores,
-    )
+def random_enumerated(rng, prompts=1, rewards=BINARY_REWARDS):
+    """Make up prompts of four completions each, with scores of mean zero."""
+    drawn = [(rng.dirichlet(np.ones(4)), rng.normal(size=(4, 3))) for _ in range(prompts)]
+    chance_PC, score_PCD = map(np.array, zip(*drawn, strict=True))
+    score_PCD -= (chance_PC[..., None] * score_PCD).sum(1, keepdims=True)
+    rewards_PC, length_PC = (np.tile(one, (prompts, 1)) for one in (rewards, range(1, 5)))
+    return Enumerated(chance_PC, score_PCD, rewards_PC, length_PC)
 
 
 @cache
 def prompts_of(kind):
     """Three prompts whose gradients have a common part."""
-    rng = np.random.default_rng(3)
-    prompts = [random_enumerated(rng, rewards=KINDS[kind]) for _ in range(3)]
-    step = np.array([1.0, 0, 0])
-    return [
-        replace(
-            one,
-            lengths=np.ones(4, dtype=int),
-            scores=one.scores + (one.rewards - one.value)[:, None] * step,
-        )
-        for one in prompts
-    ]
+    made = random_enumerated(np.random.default_rng(3), 3, KINDS[kind])
+    return tilt(replace(made, length_PC=np.ones((3, 4), dtype=int)), [1.0, 0, 0])
 
 
-def design_of(prompts):
-    parts = ("probabilities", "scores", "rewards")
-    return Design(*(np.stack([getattr(one, part) for one in prompts]) for part in parts))
+def joined(prompts):
+    """Enumerated prompts as one, of as many types of completions each."""
+    return Enumerated(
+        *map(np.concatenate, zip(*(vars(one).values() for one in prompts), strict=True))
+    )
 
 
-def trace_and_zeta(prompt):
-    """T and zeta from the MSEs at G = 2, T/2 and T/2 + zeta/2."""
-    oracle, grpo = (prompt.mse(EVERY[name], 2) for name in ("oracle", "grpo"))
+def of_two_kinds(rights, scores):
+    """Prompts of a right and of a wrong completion: by their rewards all is known."""
+    right_P1, score_PD = np.array(rights)[:, None], np.array(scores)
+    return Enumerated(
+        probability_PC=np.hstack([right_P1, 1 - right_P1]),
+        score_PCD=np.stack([score_PD, -right_P1 / (1 - right_P1) * score_PD], axis=1),
+        reward_PC=np.tile([1.0, 0.0], (len(rights), 1)),
+        length_PC=np.ones((len(rights), 2), dtype=int),
+    )
+
+
+def trace_and_zeta(prompts):
+    """T and zeta of each from the MSEs at G = 2, T/2 and T/2 + zeta/2."""
+    oracle, grpo = (prompts.mse(EVERY[name], 2) for name in ("oracle", "grpo"))
     return 2 * oracle, 2 * (grpo - oracle)
 
 
-def reference_noise(prompt, half):
+def reference_noise(prompts, half):
     """Give tr Var(rbar) of a mean of two halves, which is what a plain reference adds."""
-    trace, zeta = trace_and_zeta(prompt)
+    trace, zeta = trace_and_zeta(prompts)
     return (trace / half + zeta / (half * (half - 1))) / 2
 
 
-def norm_ratio(prompt):
+def norm_ratio(prompts):
     """Give rho: the mean ||W||^2 of right completions over that of wrong ones."""
-    weights, right = prompt.probabilities, prompt.rewards == 1
-    norms2 = np.diag(prompt.gram)
-    means = (np.average(norms2[one], weights=weights[one]) for one in (right, ~right))
-    return next(means) / next(means)
-
-
-def parts(mse, mean, gradient, second):
-    """Take a mean square apart; `second` is E||g_hat||^2."""
-    norm2, inner = gradient @ gradient, mean @ gradient
-    bias2 = (mean - gradient) @ (mean - gradient)
-    return {
-        "mse": mse,
-        "bias2": bias2,
-        "variance": mse - bias2,
-        "slope": inner / norm2,
-        "cosine": inner / np.sqrt(norm2 * (mean @ mean)),
-        "scale_free_mse": norm2 - inner**2 / second,
-    }
+    weights_PC, right_PC = prompts.probability_PC, prompts.reward_PC == 1
+    right, wrong = (
+        np.average(prompts.norms2_PC, 1, weights_PC * one) for one in (right_PC, ~right_PC)
+    )
+    return right / wrong
 
 
 @cache
-def mse_and_mean(prompt, name, size):
-    """Of one prompt, each summed over all groups."""
+def mse_and_mean(prompts, name, size):
+    """Of each prompt, each summed over all groups."""
     estimator = EVERY[name]
-    return prompt.mse(estimator, size), prompt.mean_estimate(estimator, size)
-
-
-def one_prompt(prompt, name, size):
-    (mse, mean), gradient = mse_and_mean(prompt, name, size), prompt.gradient
-    return parts(mse, mean, gradient, mse + 2 * mean @ gradient - gradient @ gradient)
+    return prompts.mse(estimator, size), prompts.mean_estimate(estimator, size)
 
 
 def aggregate(prompts, name, size):
     """The mean over prompts: variances add up over P^2, biases as vectors."""
-    each = [one_prompt(one, name, size) for one in prompts]
-    mean = np.mean([mse_and_mean(one, name, size)[1] for one in prompts], axis=0)
-    gradient = np.mean([one.gradient for one in prompts], axis=0)
-    variance = sum(one["variance"] for one in each) / len(prompts) ** 2
-    mse = variance + (mean - gradient) @ (mean - gradient)
-    return parts(mse, mean, gradient, variance + mean @ mean)
-
-
-def of_two_kinds(right, score):
-    """A prompt of a right and of a wrong completion: by their rewards all is known."""
-    wrong = -right / (1 - right) * np.array(score)
-    return Enumerated(
-        completions=[(0,), (1,)],
-        probabilities=np.array([right, 1 - right]),
-        rewards=np.array([1.0, 0.0]),
-        lengths=np.ones(2, dtype=int),
-        scores=np.stack([np.array(score), wrong]),
-    )
+    (mse_P, mean_PD), gradient_PD = mse_and_mean(prompts, name, size), prompts.gradient_PD
+    variance = (mse_P - ((mean_PD - gradient_PD) ** 2).sum(-1)).sum() / len(mse_P) ** 2
+    mean, gradient = mean_PD.mean(0), gradient_PD.mean(0)
+    bias2 = (mean - gradient) @ (mean - gradient)
+    norm2, inner = gradient @ gradient, mean @ gradient
+    return {
+        "mse": variance + bias2,
+        "bias2": bias2,
+        "variance": variance,
+        "slope": inner / norm2,
+        "cosine": inner / np.sqrt(norm2 * (mean @ mean)),
+        "scale_free_mse": norm2 - inner**2 / (variance + mean @ mean),
+    }
 
 
 def every_reference(prompts, half):
@@ -249,15 +211,14 @@ def every_reference(prompts, half):
 
     The replicates have every kind as often as is expected; laws are linear in their norms.
     """
-    design, counts = design_of(prompts), np.arange(half + 1)
-    chance_PH = stats.binom.pmf(counts, half, design.probability_PC[:, :1])
+    chance_PH = stats.binom.pmf(np.arange(half + 1), half, prompts.probability_PC[:, :1])
     first, second = np.triu_indices(half + 1)  # The halves may change places.
     chances_PI = np.where(first < second, 2, 1) * chance_PH[:, first] * chance_PH[:, second]
     own_N = np.arange(LARGEST) % 4 > 0
-    own_PN = np.array([own_N if one.value == 0.25 else ~own_N for one in prompts]) * 1
-    for index in product(range(len(first)), repeat=len(prompts)):
+    own_PN = np.where(prompts.probability_PC[:, :1] == 0.25, own_N, ~own_N) * 1
+    for index in product(range(len(first)), repeat=prompts.prompts):
         halves = (
             (np.arange(half) >= right[list(index), None]) * 1 for right in (first, second)
         )
-        chance = chances_PI[np.arange(len(prompts)), list(index)].prod()
-        yield chance, design.pools(*halves, np.hstack([own_PN, own_PN]), LARGEST)
+        chance = chances_PI[np.arange(prompts.prompts), list(index)].prod()
+        yield chance, prompts.pools(*halves, np.hstack([own_PN, own_PN]), LARGEST)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from enumerated import aggregate, enumerate_policy
+from enumerated import aggregate, enumerate_policy, joined
 from every_estimator import ENTRIES, EVERY
 from models import small_probe, write_checkpoint
 from mse_lab.config.probe_files import parse_probe
@@ -64,9 +64,9 @@ def enumerate_prompts(probe, root):
         def reward(own):
             return integer(policy.decode(list(own)), prompt.record)
 
-        return enumerate_policy(policy, tokens, 4, 2, reward)
+        return enumerate_policy(policy, tokens, 4, 2, reward)[1]
 
-    return [enumerate_one(prompt) for prompt in load_prompts(probe.prompts, root)]
+    return joined(map(enumerate_one, load_prompts(probe.prompts, root)))
 
 
 def main(times=1):

@@ -27,7 +27,7 @@ POPULATION, PROMPTS = 4000, 60
 FIRST = np.eye(DIMENSIONS)[0]  # An axis along which gradients have a part in common.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Design:
     """P prompts with known laws."""
 
@@ -283,7 +283,7 @@ def scaled(design, scale_P):
 
 
 def choose(design, index):
-    return Design(*(getattr(design, name)[index] for name in vars(design)))
+    return replace(design, **{name: part[index] for name, part in vars(design).items()})
 
 
 def advise_on(pools):

@@ -29,11 +29,11 @@ KINDS += [("graded", name) for name in WHATEVER_REWARDS]
 
 def hold(law, policy, estimator, size):
     """Hold a law to the enumerated mean and MSE of a policy."""
-    found, norm2 = law(policy.moments()), policy.gradient @ policy.gradient
+    found, gradient_PD = law(policy.moments()), policy.gradient_PD
     scale = max(1.0, float(found.second[0]))
-    mean = policy.mean_estimate(estimator, size)
-    np.testing.assert_allclose(found.slope[0] * policy.gradient, mean, atol=1e-9 * scale)
-    mse = found.second[0] - (2 * found.slope[0] - 1) * norm2
+    mean_PD = policy.mean_estimate(estimator, size)
+    np.testing.assert_allclose(found.slope * gradient_PD, mean_PD, atol=1e-9 * scale)
+    mse = found.second - (2 * found.slope - 1) * (gradient_PD**2).sum(-1)
     np.testing.assert_allclose(mse, policy.mse(estimator, size), rtol=1e-9)
 
 
@@ -60,7 +60,7 @@ def test_law_of_rewards_of_two_values_is_the_enumerated_one(name, values):
     if estimator.binary:
         assert law is None
     else:
-        other = replace(one, rewards=low + (high - low) * one.rewards)
+        other = replace(one, reward_PC=low + (high - low) * one.reward_PC)
         hold(law, other, estimator, size)
 
 

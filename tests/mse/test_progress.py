@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from enumerated import design_of, random_enumerated
+from enumerated import random_enumerated
 from mse_lab.estimators import find_estimator
 from mse_lab.mse import loss as subject
 from mse_lab.mse.intervals import Estimate
@@ -28,15 +28,10 @@ def best_gain(some, estimator, size, batch):
 
     J rises by eta <g, d> - eta^2 kappa ||d||^2 / 2 along a step eta d; enumerated groups.
     """
-    gradient = np.mean([one.gradient for one in some], axis=0)
-    means = [one.mean_estimate(estimator, size) for one in some]
-    mean = np.mean(means, axis=0)
-    second = np.mean(
-        [
-            one.mse(estimator, size) + 2 * each @ one.gradient - one.gradient @ one.gradient
-            for one, each in zip(some, means, strict=True)
-        ]
-    )
+    mean_PD, gradient_PD = some.mean_estimate(estimator, size), some.gradient_PD
+    inner_P = ((2 * mean_PD - gradient_PD) * gradient_PD).sum(-1)
+    mean, gradient = mean_PD.mean(0), gradient_PD.mean(0)
+    second = (some.mse(estimator, size) + inner_P).mean()
     second = second / batch + (1 - 1 / batch) * mean @ mean
     eta = np.linspace(0, 2, 200_001) * (mean @ gradient / second)
     gains = eta * (mean @ gradient) - eta**2 / 2 * second
@@ -55,10 +50,8 @@ AFFINE = [
 def test_the_gain_at_the_best_step_is_the_law(monkeypatch, name, size, batch):
     """Of prompts that are all there are, so that no ratio has a bias."""
     monkeypatch.setattr(PromptSamples, "without_bias", lambda _, ratio: ratio)
-    rng = np.random.default_rng(3)
-    some = [random_enumerated(rng) for _ in range(4)]
-    table = exact_table(design_of(some))
-    [aim] = find_aims(table, name, [size]).values()
+    some = random_enumerated(np.random.default_rng(3), 4)
+    [aim] = find_aims(exact_table(some), name, [size]).values()
     completions = batch * size
     share = completions * aim.gradient2 / aim.cost(completions)
     gain = best_gain(some, find_estimator(name), size, batch)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from enumerated import design_of, of_two_kinds, prompts_of
+from enumerated import of_two_kinds, prompts_of
 from mse.test_curves import curves_of
 from mse_lab.mse.curves import measure_curves
 from mse_lab.mse.reference_noise import (
@@ -96,11 +96,10 @@ CASES = {
     ),
     # Prompts that are enumerated; of the second right completions are rare.
     "enumerated": Case(
-        design_of(prompts_of("binary")), ["vanilla", "grpo", "oracle"], [2, 4], (64, 6, 8)
+        prompts_of("binary"), ["vanilla", "grpo", "oracle"], [2, 4], (64, 6, 8)
     ),
     "two kinds": Case(
-        design_of([of_two_kinds(0.1, [3.0, 1, 0]), of_two_kinds(0.15, [2.0, 3, 1]),
-                   of_two_kinds(0.1, [2.5, 2, -1])]),
+        of_two_kinds([0.1, 0.15, 0.1], [[3.0, 1, 0], [2.0, 3, 1], [2.5, 2, -1]]),
         ["vanilla", "grpo", "oracle"], [2, 4], (64, 6, 8),
     ),
     # Rewards of 0, 1 and 3: their variance moves with their mean.

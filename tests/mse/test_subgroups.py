@@ -43,10 +43,11 @@ def every_subgroup(monkeypatch):
 
 def truth(rewards_C, estimator, size):
     """E||g_hat||^2, <h, g>, and h."""
-    ones, scores_CD = np.ones(4, dtype=int), make_scores(rewards_C)
-    policy = Enumerated([], PROBABILITY_C, rewards_C, ones, scores_CD)
-    mean, gradient = policy.mean_estimate(estimator, size), policy.gradient
-    second = policy.mse(estimator, size) + 2 * mean @ gradient - gradient @ gradient
+    parts = (PROBABILITY_C, make_scores(rewards_C), rewards_C, np.ones(4, dtype=int))
+    policy = Enumerated(*(part[None] for part in parts))
+    [mean], [gradient] = policy.mean_estimate(estimator, size), policy.gradient_PD
+    [mse] = policy.mse(estimator, size)
+    second = mse + 2 * mean @ gradient - gradient @ gradient
     return np.array([second, mean @ gradient, *mean])
 
 

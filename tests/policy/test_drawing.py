@@ -54,17 +54,17 @@ def test_the_drawn_law_is_the_differentiated_one(policy):
     chi-square 1e-6 for each policy.
     """
     positions = 3 if policy.stops else 2  # A string may span tokens.
-    known = enumerate_policy(policy, PROMPT, VOCABULARY, positions, lambda tokens: 0)
-    all_types = as_completions(known.completions)
+    kept, known = enumerate_policy(policy, PROMPT, VOCABULARY, positions, lambda tokens: 0)
+    all_types, p = as_completions(kept), known.probability_PC[0]
     log_probs = sequence_sums(policy, PROMPT, all_types).log_probs_N.detach().numpy()
-    np.testing.assert_allclose(np.exp(log_probs), known.probabilities, rtol=1e-6)
-    gram, p = score_block(policy, PROMPT, all_types, None).gram_NN, known.probabilities
+    np.testing.assert_allclose(np.exp(log_probs), p, rtol=1e-6)
+    gram = score_block(policy, PROMPT, all_types, None).gram_NN
     assert abs(p @ gram @ p) < 1e-12 * (p @ np.diag(gram))
     drawn = draw(policy, PROMPT, NUMBERS[:, :positions], "a")
     assert drawn.ended_N.tolist() == [ends(policy, own) for own in tokens_of(drawn)]
     found = Counter(tokens_of(drawn))
-    assert set(found) <= set(known.completions)
-    observed = np.array([found[tokens] for tokens in known.completions])
+    assert set(found) <= set(kept)
+    observed = np.array([found[tokens] for tokens in kept])
     frequent = COUNT * p >= 5
     observed = np.append(observed[frequent], observed[~frequent].sum())
     expected = COUNT * np.append(p[frequent], p[~frequent].sum() + 1e-12)

@@ -41,12 +41,12 @@ def test_every_ratio_is_one_on_average(monkeypatch):
     """Over all completions of two tokens, weighted by their exact probabilities."""
     monkeypatch.setattr(supplied, "RARE", 0.2)
     policy, prompt = random_policy(vocabulary=5, ends=(1,)), PROMPT[:2]
-    exact = enumerate_policy(policy, prompt, 5, 2, reward=lambda tokens: 0)
-    every = as_completions(exact.completions)
+    kept, exact = enumerate_policy(policy, prompt, 5, 2, reward=lambda tokens: 0)
+    every = as_completions(kept)
     types = [every[at : at + 1] for at in range(len(every))]
     ratios = np.exp([ratios_of(policy, one, prompt) for one in types])
     assert (ratios.std(0) > 0.1).all()
-    np.testing.assert_allclose(exact.probabilities @ ratios, 1, rtol=1e-10)
+    np.testing.assert_allclose(exact.probability_PC[0] @ ratios, 1, rtol=1e-10)
 
 
 def test_ratios_by_hand(monkeypatch):

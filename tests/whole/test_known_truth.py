@@ -17,17 +17,16 @@ import pytest
 from enumerated import (
     LARGEST,
     aggregate,
-    design_of,
     every_reference,
+    mse_and_mean,
     norm_ratio,
     of_two_kinds,
-    one_prompt,
     prompts_of,
     reference_noise,
     trace_and_zeta,
 )
 from mse_lab.mse import curves
-from simulated import analysed
+from simulated import analysed, choose
 
 SIZES, ERRORS = [2, 4], 4.5
 SMALL, LARGE = 16, 4096
@@ -53,16 +52,15 @@ COLUMNS = {
 def truths(prompts, names, reference):
     """{(table, row, column): value} of every number but intervals."""
     found = {}
-    gradient = np.mean([one.gradient for one in prompts], axis=0)
-    noises = [reference_noise(one, reference // 2) for one in prompts]
-    plain = sum(noises) / len(prompts) ** 2
+    gradient = prompts.gradient_PD.mean(0)
+    plain = reference_noise(prompts, reference // 2).sum() / prompts.prompts**2
 
     oracle = {size: aggregate(prompts, "oracle", size) for size in SIZES}
     for name in names:
         has_law = name != "opo"
         for size in SIZES:
-            for x, one in enumerate(prompts):
-                mse, row = one_prompt(one, name, size)["mse"], (str(x), name, size)
+            for x, mse in enumerate(mse_and_mean(prompts, name, size)[0]):
+                row = (str(x), name, size)
                 found["by_prompt", row, "mse"] = mse
                 if has_law:
                     found["by_prompt", row, "law"] = mse
@@ -80,22 +78,22 @@ def truths(prompts, names, reference):
             row = aggregate(prompts, name, size)
             row["law"] = row.pop("mse")
             found |= {("laws", (name, size), key): one for key, one in row.items()}
-    for x, one in enumerate(prompts):
-        moments, (trace, zeta) = one.moments(), trace_and_zeta(one)
-        row = {
-            "value": one.value,
-            "score_norm2": moments.norm2[0],
-            "grad_norm2": one.gradient @ one.gradient,
-            "trace_oracle": trace,
-            "zeta": zeta,
-            "best_baseline": moments.best_baseline[0],
-            "mean_length": 1.0,
-            # The simulated norms of logits are the roots of the scores'.
-            "logit_norm2": one.mean(np.sqrt(np.diag(one.gram))),
-        }
-        if set(one.rewards) <= {0, 1}:
-            row["rho"] = norm_ratio(one)
-        found |= {("prompts", str(x), key): value for key, value in row.items()}
+    moments, (trace, zeta) = prompts.moments(), trace_and_zeta(prompts)
+    columns = {
+        "value": prompts.mean(prompts.reward_PC),
+        "score_norm2": moments.norm2,
+        "grad_norm2": (prompts.gradient_PD**2).sum(-1),
+        "trace_oracle": trace,
+        "zeta": zeta,
+        "best_baseline": moments.best_baseline,
+        "mean_length": np.ones(prompts.prompts),
+        # The simulated norms of logits are the roots of the scores'.
+        "logit_norm2": prompts.mean(np.sqrt(prompts.norms2_PC)),
+    }
+    if {*prompts.reward_PC.flat} <= {0, 1}:
+        columns["rho"] = norm_ratio(prompts)
+    for key, value_P in columns.items():
+        found |= {("prompts", str(x), key): value for x, value in enumerate(value_P)}
     return found
 
 
@@ -155,8 +153,7 @@ def read_runs(prompts, names, runs, reference, tables=(*HEADS,)):
 def measure(kind, names, reference, runs, blocks=6):
     """Read the numbers of many runs that are drawn."""
     rng, prompts = np.random.default_rng(11), prompts_of(kind)
-    design = design_of(prompts)
-    drawn = (design.draw(rng, reference, blocks, LARGEST) for _ in range(runs))
+    drawn = (prompts.draw(rng, reference, blocks, LARGEST) for _ in range(runs))
     truth, found = read_runs(prompts, names, drawn, reference)
     return truth, found.mean(0), found.std(0, ddof=1) / np.sqrt(runs)
 
@@ -203,8 +200,8 @@ def test_laws_of_few_completions_are_exact_on_average(half, names):
 
     Of many prompts a bias averages away, or hides in their noise.
     """
-    prompts = [of_two_kinds(0.25, [1.0, 2.0]), of_two_kinds(0.75, [2.0, -0.5])]
-    prompts = prompts[: 1 if half == SMALL // 2 else 2]
+    prompts = of_two_kinds([0.25, 0.75], [[1.0, 2.0], [2.0, -0.5]])
+    prompts = choose(prompts, slice(1 if half == SMALL // 2 else 2))
     chances, runs = zip(*every_reference(prompts, half), strict=True)
     assert sum(chances) == pytest.approx(1)
     tables = ("laws", "by_prompt", "prompts")
@@ -229,8 +226,7 @@ def test_every_number_with_a_large_reference():
 
 def test_no_number_is_without_a_truth():
     """Intervals are met elsewhere, by their coverage and their width."""
-    design = design_of(prompts_of("binary"))
-    pools = design.draw(np.random.default_rng(0), SMALL, 6, LARGEST)
+    pools = prompts_of("binary").draw(np.random.default_rng(0), SMALL, 6, LARGEST)
     found = analysed(pools, SIZES, estimators=NAMES)
     for table, columns in COLUMNS.items():
         assert set(frame_of(found, table).columns) - LABELS - INTERVALS == columns, table
