@@ -25,10 +25,7 @@ LARGEST = 8  # G of the blocks of replicates.
 
 @dataclass(frozen=True, eq=False)
 class Enumerated(Design):
-    """All completions of prompts, of C types each, so that all groups can be listed.
-
-    Of estimators that look at one group alone; `estimators/toy.py` lists whole batches.
-    """
+    """All completions of prompts, of C types each, so that all groups can be listed."""
 
     length_PC: np.ndarray
 
@@ -37,11 +34,12 @@ class Enumerated(Design):
         return (self.score_PCD**2).sum(-1)
 
     @cache  # noqa: B019 - prompts live as long as the tests
-    def groups(self, size):
-        """Every group of `size` completions: types (R, G), groups, and chances (P, R).
+    def groups(self, size, together):
+        """Every group of `size` completions: types (P, R, G), groups, and chances (P, R).
 
-        Multisets with their multinomial probability; all ordered groups where there are
-        few, for estimators whose weights depend on the order among equals.
+        Of each prompt by itself, or `together` every batch of such groups. Multisets with
+        their multinomial probability; all ordered groups where there are few, for
+        estimators whose weights depend on the order among equals.
         """
         kinds = range(self.reward_PC.shape[1])
         ordered = len(kinds) ** size <= 2**16
@@ -53,37 +51,47 @@ class Enumerated(Design):
         types_RG = np.array(list(ways))
         counts_RC = (types_RG[..., None] == np.arange(len(kinds))).sum(1)
         log_ways_R = 0.0 if ordered else gammaln(size + 1) - gammaln(counts_RC + 1).sum(1)
-        log_chance_PR = log_ways_R + np.log(self.probability_PC) @ counts_RC.T
-        norms2_PC = self.norms2_PC
+        chance_PR = np.exp(log_ways_R + np.log(self.probability_PC) @ counts_RC.T)
+        at_PR = np.tile(np.arange(len(types_RG)), (self.prompts, 1))
+        if together:
+            at_PR = np.indices([len(types_RG)] * self.prompts).reshape(self.prompts, -1)
+            chance_PR = np.take_along_axis(chance_PR, at_PR, 1).prod(0, keepdims=True)
+        types_PRG, norms2_PC = types_RG[at_PR], self.norms2_PC
         best_P = self.mean(self.reward_PC * norms2_PC) / self.mean(norms2_PC)
-        groups = Groups(
-            rewards_PRG=self.reward_PC[:, types_RG],
-            lengths_PRG=self.length_PC[:, types_RG],
-            norms2_PRG=norms2_PC[:, types_RG],
-            value_P=self.mean(self.reward_PC),
-            best_constant_PR=np.repeat(best_P[:, None], len(types_RG), axis=1),
-            logit_norms2_PRG=np.sqrt(norms2_PC)[:, types_RG],
+        rewards_PRG, lengths_PRG, norms2_PRG = (
+            np.take_along_axis(values_PC[:, None], types_PRG, -1)
+            for values_PC in (self.reward_PC, self.length_PC, norms2_PC)
         )
-        return types_RG, groups, np.exp(log_chance_PR)
+        groups = Groups(
+            rewards_PRG=rewards_PRG,
+            lengths_PRG=lengths_PRG,
+            norms2_PRG=norms2_PRG,
+            value_P=self.mean(self.reward_PC),
+            best_constant_PR=np.broadcast_to(best_P[:, None], at_PR.shape),
+            # Norms of logits unlike the score's, and no multiple of the length.
+            logit_norms2_PRG=np.sqrt(norms2_PRG),
+        )
+        return types_PRG, groups, chance_PR
+
+    def parts(self, estimator, size, together):
+        """Every g_hat as a sum of the types' scores, (P, R, C), and its chance, (P, R)."""
+        types_PRG, groups, chance_PR = self.groups(size, together)
+        weights_PRG, types = estimator.weights(groups) / size, range(types_PRG.max() + 1)
+        parts = [(weights_PRG * (types_PRG == kind)).sum(-1) for kind in types]
+        return np.stack(parts, -1), chance_PR
 
     def mse(self, estimator, size):
         """Exact E||g_hat - g||^2 of each prompt, by summing over all groups."""
-        types_RG, groups, chance_PR = self.groups(size)
-        weights_PRG = estimator.weights(groups) / size
-        # g_hat - g as a sum of the types' scores.
-        types = range(self.reward_PC.shape[1])
-        parts_PRC = np.stack([(weights_PRG * (types_RG == k)).sum(-1) for k in types], -1)
-        parts_PRC -= (self.probability_PC * self.reward_PC)[:, None]
+        parts_PRC, chance_PR = self.parts(estimator, size, not estimator.group_local)
+        off_PRC = parts_PRC - (self.probability_PC * self.reward_PC)[:, None]
         gram_PCC = self.score_PCD @ self.score_PCD.swapaxes(-1, -2)
-        return (((parts_PRC @ gram_PCC) * parts_PRC).sum(-1) * chance_PR).sum(-1)
+        return (((off_PRC @ gram_PCC) * off_PRC).sum(-1) * chance_PR).sum(-1)
 
-    def mean_estimate(self, estimator, size):
+    def mean_estimate(self, estimator, size, together=False):
         """Exact E g_hat of each prompt, (P, D)."""
-        types_RG, groups, chance_PR = self.groups(size)
-        shares_PRG = chance_PR[..., None] * estimator.weights(groups) / size
-        types = range(self.reward_PC.shape[1])
-        parts_PC = np.stack([(shares_PRG * (types_RG == k)).sum((1, 2)) for k in types], -1)
-        return np.einsum("pc,pcd->pd", parts_PC, self.score_PCD)
+        together |= not estimator.group_local
+        parts_PRC, chance_PR = self.parts(estimator, size, together)
+        return (chance_PR[:, None] @ parts_PRC @ self.score_PCD)[:, 0]
 
 
 def ends(policy, tokens):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from toy import make_groups, mean_estimate, toy_policy
+from toy import make_groups, toy_policy
 
 from every_estimator import EVERY
 from mse_lab.estimators import find_estimator
@@ -66,7 +66,7 @@ def scale_of(weights):
 def test_unbiased_as_declared(name, size):
     """Every batch of three prompts, summed: E g_hat is the gradient to rounding."""
     toy = toy_policy()
-    found = mean_estimate(toy, EVERY[name], size)
+    found = toy.mean_estimate(EVERY[name], size, together=True)
     np.testing.assert_allclose(found, toy.gradient_PD, atol=1e-13)
 
 
@@ -74,7 +74,7 @@ def test_unbiased_as_declared(name, size):
 def test_biased_as_declared(estimator):
     """The negative control of the test above, by a margin no rounding explains."""
     toy = toy_policy()
-    found = mean_estimate(toy, estimator, 3)
+    found = toy.mean_estimate(estimator, 3, together=True)
     assert abs(found - toy.gradient_PD).max() > 0.004
 
 

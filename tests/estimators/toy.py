@@ -1,11 +1,9 @@
 """Batches small enough to enumerate, and groups made by hand."""
 
-from itertools import product
-
 import numpy as np
 
+from enumerated import Enumerated
 from mse_lab.estimators.groups import Groups
-from simulated import Design, choose
 
 
 def make_groups(
@@ -30,31 +28,14 @@ def make_batch(*rewards_of_prompts):
     return make_groups(np.array(rewards_of_prompts, dtype=float)[:, None, :])
 
 
-LENGTHS_PC = np.array([[1, 4, 2], [5, 2, 1], [3, 1, 7]])
-
-
-def toy_policy(prompts=3):
-    """Softmaxes over three completions a prompt, one or two of them right.
+def toy_policy():
+    """Softmaxes over three completions of three prompts, one or two of them right.
 
     The score of completion i is e_i - p, its gradient by the logits.
     """
     odds_PC = np.exp([[0.0, 0.4, -0.7], [0.3, -0.5, 0.1], [-0.2, 0.0, 0.8]])
     probability_PC = odds_PC / odds_PC.sum(1, keepdims=True)
     reward_PC = np.array([[1.0, 0, 0], [1.0, 1, 0], [0.0, 1, 0]])
-    toy = Design(probability_PC, np.eye(3) - probability_PC[:, None], reward_PC)
-    return choose(toy, slice(prompts))
-
-
-def mean_estimate(toy, estimator, size):
-    """Exact E g_hat of each prompt (P, D): a sum over every batch there can be."""
-    prompts, completions = toy.reward_PC.shape
-    drawn = np.array(list(product(range(completions), repeat=prompts * size)))
-    drawn_PRG = drawn.reshape(-1, prompts, size).swapaxes(0, 1)
-    at = (np.arange(prompts)[:, None, None], drawn_PRG)
-    moments, scores, lengths = toy.moments(), toy.score_PCD[at], LENGTHS_PC[at]
-    # Norms of logits unlike the score's, and no multiple of the length.
-    others = moments.value, moments.best_baseline[:, None], 1.5 + lengths
-    groups = make_groups(toy.reward_PC[at], lengths, (scores**2).sum(-1), *others)
-    probability_R = toy.probability_PC[at].prod((0, 2))
-    weights = estimator.weights(groups) * probability_R[:, None] / size
-    return np.einsum("prg,prgd->pd", weights, scores, optimize=True)
+    length_PC = np.array([[1, 4, 2], [5, 2, 1], [3, 1, 7]])
+    score_PCD = np.eye(3) - probability_PC[:, None]
+    return Enumerated(probability_PC, score_PCD, reward_PC, length_PC)
