@@ -17,7 +17,7 @@ from mse_lab.config.training import DEFAULT
 from mse_lab.estimators.groups import is_binary
 from mse_lab.mse.laws import WRONG_RIGHT
 from mse_lab.mse.moments import Moments
-from mse_lab.mse.one_pool import PromptSample, choose_scored, kept_weights
+from mse_lab.mse.one_pool import PromptSample, kept_weights
 from mse_lab.mse.pools import Pools, without_diagonal
 from mse_lab.mse.prompt_table import PromptTable
 from mse_lab.mse.samples import Samples
@@ -92,13 +92,11 @@ class Design:
             logit_norms2_PN=np.sqrt((scores**2).sum(-1)),
         )
 
-    def sample(self, rng, completions, most=None):
-        """Draw a few completions of each prompt, at most so many of a kind with scores."""
+    def sample(self, rng, completions):
+        """Draw a few completions of each prompt, all of them with scores."""
         scores, rewards = self.completions(self.pick(rng, completions))
-        return [
-            make_sample(*one, choose_scored(one[0], most, rng))
-            for one in zip(rewards, scores, strict=True)
-        ]
+        every = np.arange(completions)
+        return [make_sample(*one, every) for one in zip(rewards, scores, strict=True)]
 
     def pick(self, rng, count):
         uniform = rng.random((self.prompts, count, 1))
@@ -149,21 +147,32 @@ def _leave_one_out(rewards_PN, scores_PND):
     return np.einsum("pn,pnd->pd", centred, scores_PND) / (rewards_PN.shape[1] - 1)
 
 
+def draw_kinds(rng, value_P, kinds=KINDS, spread=1.0):
+    """Draw chances of kinds; right are the most that fit below V, and one at the least."""
+    chance_PC = rng.dirichlet(np.full(kinds, spread), size=len(value_P))
+    right_PC = chance_PC.cumsum(-1) <= value_P[:, None]
+    right_PC[:, 0] = True
+    return chance_PC, right_PC
+
+
+def with_scores(rng, chance_PC, right_PC, right=0.5, tails=None):
+    """Make prompts of these kinds of completions, with scores of mean zero.
+
+    Those of right ones are `right` times as long as those of wrong ones, and all e^(tails
+    N) times as long, which draws nothing where there are no `tails`.
+    """
+    size_PC = np.where(right_PC, 2.0 * right, 2.0)
+    if tails is not None:
+        tail_P1 = np.broadcast_to(tails, len(size_PC))[:, None]
+        size_PC *= np.exp(tail_P1 * rng.standard_normal(size_PC.shape))
+    score_PCD = size_PC[..., None] * rng.standard_normal((*size_PC.shape, DIMENSIONS))
+    score_PCD -= (chance_PC[..., None] * score_PCD).sum(1, keepdims=True)
+    return Design(chance_PC, score_PCD, right_PC.astype(float))
+
+
 def make_design(rng, prompts=60, values=(0.1, 0.9)):
     """Make prompts whose values lie between the two given."""
-    target = rng.uniform(*values, size=prompts)
-    probability = rng.dirichlet(np.ones(KINDS), size=prompts)
-    # The most that fits below the target value is right.
-    right = probability.cumsum(-1) <= target[:, None]
-    right[:, 0] |= ~right.any(-1)
-    return of_kinds(rng, probability, right, np.where(right, 1.0, 2.0))
-
-
-def of_kinds(rng, probability_PC, right_PC, size_PC):
-    """Make prompts of these kinds of completions, with scores of such a size, mean zero."""
-    score = size_PC[..., None] * rng.standard_normal((*right_PC.shape, DIMENSIONS))
-    score -= (probability_PC[..., None] * score).sum(1, keepdims=True)
-    return Design(probability_PC, score, right_PC.astype(float))
+    return with_scores(rng, *draw_kinds(rng, rng.uniform(*values, size=prompts)))
 
 
 def make_pools(prompts, reference, blocks, largest, seed=0, **options):
@@ -172,18 +181,14 @@ def make_pools(prompts, reference, blocks, largest, seed=0, **options):
     return make_design(rng, prompts, **options).draw(rng, reference, blocks, largest)
 
 
-def with_values(rng, value_P, tails=0.0):
-    """Make prompts whose chances of being right are these; scores are e^(tails N) long."""
-    prompts = len(value_P)
-    probability = rng.dirichlet(np.ones(KINDS), size=prompts)
-    right = probability.cumsum(-1) <= value_P[:, None]
-    none = ~right.any(-1)
-    right[none, 0] = True
-    rest = probability[none, 1:] / probability[none, 1:].sum(-1, keepdims=True)
-    probability[none, 1:] = rest * (1 - value_P[none, None])
-    probability[none, 0] = value_P[none]
-    size = np.where(right, 1.0, 2.0) * np.exp(tails * rng.standard_normal(right.shape))
-    return of_kinds(rng, probability, right, size)
+def with_values(rng, value_P):
+    """Make prompts whose chances of being right are these where one kind alone is right."""
+    chance_PC, right_PC = draw_kinds(rng, value_P)
+    none = chance_PC[:, 0] > value_P
+    rest = chance_PC[none, 1:] / chance_PC[none, 1:].sum(-1, keepdims=True)
+    chance_PC[none, 1:] = rest * (1 - value_P[none, None])
+    chance_PC[none, 0] = value_P[none]
+    return with_scores(rng, chance_PC, right_PC, tails=0.0)
 
 
 def make_prompts(seed, value_P, kinds=KINDS, tails=0.0, right=0.5, shared=2.0, spread=1.0):
@@ -191,7 +196,7 @@ def make_prompts(seed, value_P, kinds=KINDS, tails=0.0, right=0.5, shared=2.0, s
 
     Args:
         seed: Of all draws.
-        value_P: About the chance of being right: the most kinds that fit below it are.
+        value_P: The chance of being right.
         kinds: Kinds of completions of each prompt.
         tails: Log-normal spread of the scores' lengths, of all prompts or of each.
         right: Length of right completions' scores over that of wrong ones.
@@ -199,21 +204,12 @@ def make_prompts(seed, value_P, kinds=KINDS, tails=0.0, right=0.5, shared=2.0, s
         spread: Of the Dirichlet distribution of the kinds' chances; small for few kinds.
     """
     rng = np.random.default_rng(seed)
-    value_P1 = np.asarray(value_P)[:, None]
-    wanted = rng.dirichlet(np.full(kinds, spread), size=len(value_P))
-    is_right = wanted.cumsum(-1) <= value_P1
-    is_right[:, 0], is_right[:, -1] = True, False
+    wanted, is_right = draw_kinds(rng, value_P, kinds, spread)
     # The chances of right and of wrong kinds add up to V and 1 - V.
-    total = np.where(
-        is_right,
-        np.where(is_right, wanted, 0).sum(-1, keepdims=True) / value_P1,
-        np.where(is_right, 0, wanted).sum(-1, keepdims=True) / (1 - value_P1),
-    )
-    probability = wanted / total
-    tail_P1 = np.broadcast_to(tails, value_P1.shape[:1])[:, None]
-    size = 2 * np.exp(tail_P1 * rng.standard_normal(is_right.shape))
-    size *= np.where(is_right, right, 1.0)
-    return tilt(of_kinds(rng, probability, is_right, size), shared * FIRST)
+    for kind, value_P1 in ((is_right, value_P[:, None]), (~is_right, 1 - value_P[:, None])):
+        total = np.where(kind, wanted, 0).sum(-1, keepdims=True) / value_P1
+        wanted = np.where(kind, wanted / total, wanted)
+    return tilt(with_scores(rng, wanted, is_right, right, tails), shared * FIRST)
 
 
 def on_two_axes(
@@ -313,12 +309,11 @@ def evidence_of_pools(pools, setting=DEFAULT, completions=0, **more):
     return evidence_of_run(run, setting, completions=completions)
 
 
-def evidence_of(samples, setting=DEFAULT, completions=0, name="few", level=0.95):
+def evidence_of(samples, setting=DEFAULT, completions=0):
     """Few completions of each prompt as evidence on a training."""
-    question = ask(setting, level, completions=completions)
-    return evidence_of_samples(
-        name, PROBE, samples, setting, question, "budget", samples.prompts
-    )
+    question = ask(setting, 0.95, completions=completions)
+    about = PROBE, samples, setting, question
+    return evidence_of_samples("few", *about, "budget", samples.prompts)
 
 
 def sample(design, rng, reference=256, blocks=2, largest=16):
