@@ -10,8 +10,7 @@ from fuzzing import CASES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from models import draw, write_adapter, write_checkpoint
-from mse_lab.config.probe_files import parse_probe
+from models import draw, probe_of, write_adapter, write_checkpoint
 from mse_lab.data.prompts import Prompt
 from mse_lab.data.streams import uniforms
 from mse_lab.errors import InputError
@@ -86,8 +85,7 @@ def change(values, place, value):
 
 def use(folder):
     """Load a checkpoint and its adapter, and do a little of everything."""
-    model = {"path": str(folder), "device": "cpu", "adapter": str(folder / "adapter")}
-    probe = parse_probe({"model": model, "prompts": {"source": "x"}}, "probe")
+    probe = probe_of(folder, adapter=str(folder / "adapter"))
     policy = load_policy(probe, folder)
     prompt = Prompt(id="p", text="1 2", category="", record={"id": "p"})
     [tokens] = encode_prompts(policy, [prompt], chat=False, new_tokens=1)

@@ -38,8 +38,8 @@ def top_p(log_probs, mass):
     return torch.log_softmax(kept, dim=-1)
 
 
-def draw_many(policy):
-    return draw(policy, PROMPT, uniforms(0, "a", "replicate", range(COUNT), 6), "a")
+def draw_many(policy, prompt=PROMPT, count=COUNT):
+    return draw(policy, prompt, uniforms(0, "a", "replicate", range(count), 6), "a")
 
 
 def gap_of(policy, drawn):

@@ -6,14 +6,13 @@ import torch
 from scipy import stats
 
 from enumerated import as_completions, enumerate_policy
-from models import draw, random_policy
-from mse_lab.data.streams import uniforms
+from models import random_policy
 from mse_lab.policy import sampling as drawing
 from mse_lab.policy.log_probabilities import sequence_sums
 from mse_lab.results.checks import check_rare_tokens
 from mse_lab.run import supplied
 from mse_lab.run.supplied import FACTORS, examine_tokens
-from results.test_checks import top_p
+from results.test_checks import draw_many, top_p
 
 PROMPT = [3, 4, 5, 6]
 
@@ -23,10 +22,6 @@ def policy(monkeypatch):
     """One of eleven tokens, of which one or two are called rare."""
     monkeypatch.setattr(supplied, "RARE", 0.05)
     return random_policy()
-
-
-def draw_many(policy, prompt=PROMPT, count=2048):
-    return draw(policy, prompt, uniforms(0, "a", "replicate", range(count), 6), "a")
 
 
 def ratios_of(policy, drawn, prompt=PROMPT):
@@ -59,7 +54,7 @@ def test_ratios_by_hand(monkeypatch):
 
 
 def test_batches_change_nothing(policy):
-    drawn = draw_many(policy, count=100)
+    drawn = draw_many(policy, PROMPT, 100)
     log_probs_NT, ratios_X = examine_tokens(policy, PROMPT, drawn)
     some_NT, some_X = examine_tokens(policy, PROMPT, drawn, most=7)
     np.testing.assert_allclose(some_NT, log_probs_NT, rtol=1e-9)
@@ -75,7 +70,7 @@ def test_false_alarms_are_as_rare_as_promised(policy):
 
     So many that the binomial law with 1/20 exceeds them with probability 1e-6 are allowed.
     """
-    drawn, alarms = draw_many(policy, count=100 * 32), 0
+    drawn, alarms = draw_many(policy, PROMPT, 100 * 32), 0
     for start in range(0, len(drawn), 32):
         ratios = ratios_of(policy, drawn[start : start + 32])
         alarms += np.logaddexp.reduce(ratios) - np.log(len(ratios)) >= np.log(20)
@@ -97,9 +92,9 @@ def test_another_law_is_caught(monkeypatch, policy, warp):
     with monkeypatch.context() as patched:
         warped = lambda *given: warp(honest(*given))  # noqa: E731
         patched.setattr(drawing, "next_log_probabilities", warped)
-        drawn = draw_many(policy)
+        drawn = draw_many(policy, PROMPT)
     assert not holds(policy, drawn)
 
 
 def test_completions_of_another_model_are_caught(policy):
-    assert not holds(policy, draw_many(random_policy(tied=False)))
+    assert not holds(policy, draw_many(random_policy(tied=False), PROMPT))
