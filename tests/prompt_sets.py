@@ -1,14 +1,11 @@
 """Sets of prompts to read: word problems with GSM8K's fields, in files."""
 
-from pathlib import Path
-
 import pytest
 
 from mse_lab.config.schema import Prompts
 from mse_lab.data.prompts import load_prompts
 from mse_lab.errors import InputError
-
-ROOT = Path(__file__).resolve().parents[1]
+from mse_lab.project import PROJECT as ROOT
 
 FIELDS = {"problem": "question", "answer": "answer"}
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,7 @@ import mse_lab
 import run_mse
 from mse_lab.__main__ import WAITING
 from mse_lab.commands.cli import COMMANDS
-
-ROOT = Path(__file__).resolve().parents[2]
+from mse_lab.project import PROJECT as ROOT
 
 
 def test_every_command_is_carried_out(refused):

@@ -12,8 +12,8 @@ import pytest
 
 from mse_lab.console import INTERNAL_ERROR, ending, exit_status_of
 from mse_lab.errors import LONGEST_LINE, InputError
+from mse_lab.project import PROJECT as ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, str(ROOT / "run_mse.py"), "demo"]
 
 # A library that is imported first of all, and turns whatever strikes it into its own error.

@@ -3,7 +3,6 @@
 import itertools
 import runpy
 import shlex
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,6 +13,7 @@ from mse_lab.config.trainers import OTHERS, TRAINERS
 from mse_lab.config.training import DEFAULT, find_setting, read_training
 from mse_lab.errors import InputError
 from mse_lab.estimators import find_estimator
+from mse_lab.project import PROJECT
 
 LOO = {"name": "grpo"}
 LOO_OF_VERL = LOO | {"length": "token-batch"}
@@ -381,7 +381,7 @@ def test_sampling_and_adapter_are_compared_with_the_probes(training, probe, unco
 
 def test_the_lists_of_names_are_those_of_the_installed_trl():
     pytest.importorskip("trl")
-    script = runpy.run_path(str(Path(__file__).parents[2] / ".ci/trainer_names.py"))
+    script = runpy.run_path(str(PROJECT / ".ci/trainer_names.py"))
     for key, name in (("trl", "grpo"), ("rloo", "rloo")):
         of_others = {"processes", "num_processes", "config", "quantization_config"}
         of_others |= {"peft_config", "accelerate_config", "config_file", "chat_template"}

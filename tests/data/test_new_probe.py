@@ -18,8 +18,8 @@ from mse_lab.data.new_probe import Wanted, write_new
 from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward
 from mse_lab.errors import InputError
+from mse_lab.project import PROJECT as ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SUMS = [{"question": f"1 + {n}?", "solution": str(n + 1)} for n in range(3)]
 IM = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 

@@ -2,7 +2,6 @@
 
 import copy
 from functools import reduce
-from pathlib import Path
 
 import yaml
 from fuzzing import CASES, SCALARS, TEXTS, answer_or_one_line, nested, spoil
@@ -14,10 +13,10 @@ from mse_lab.data.prompts import load_prompts
 from mse_lab.data.rewards import load_reward
 from mse_lab.estimators import find_estimators
 from mse_lab.policy.policy import pick_device
+from mse_lab.project import PROJECT as ROOT
 from mse_lab.records.plain_text import local_path, parse_yaml
 from mse_lab.run.memory import budget_bytes
 
-ROOT = Path(__file__).resolve().parents[2]
 VALUES = yaml.safe_load((ROOT / "probes/tiny/base.yaml").read_text(encoding="utf-8"))
 WHOLE = parse_probe(VALUES, "probe").model_dump(mode="json")
 KEYS = [*dict(leaves(WHOLE)), "model", "prompts", "pool", "model.adapter.rank", "no.such"]
