@@ -199,8 +199,7 @@ def write_adapter(base: Path, folder: Path) -> Path:
     peft = pytest.importorskip("peft", reason="adapters need the extra lora")
     model = transformers.AutoModelForCausalLM.from_pretrained(base)
     config = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         peft.get_peft_model(model, config).save_pretrained(folder)
     return folder
 

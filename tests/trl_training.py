@@ -48,8 +48,7 @@ def make(folder, callbacks=(), reward=right, made=None, rows=ROWS, model=BASE, *
         **{"max_completion_length": LENGTH, "logging_steps": 1, "use_cpu": True},
         **{"report_to": [], "save_strategy": "no", "disable_tqdm": True},
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
         return made(
             model=str(model),
             args=config(**(values | changes)),

@@ -26,8 +26,7 @@ def test_completions_that_a_step_takes_twice_count_once(accumulated, slices, pas
 
 def accepted(**settings):
     """Ask TRL itself; None where it refuses, else its own count of a draw."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         config = pytest.importorskip("trl").GRPOConfig
         try:
             made = config(output_dir="out", report_to="none", bf16=False, **settings)

@@ -60,8 +60,7 @@ SCRIPTS = [
 def test_trls_own_dictionary(script, form, tmp_path):
     kind, sets, size, weights, completions, uncounted = script
     config = getattr(pytest.importorskip("trl"), f"{kind}Config")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         made = config(output_dir="out", report_to="none", bf16=False, use_cpu=True, **sets)
     values = json.loads(made.to_json_string())
     found = read_training(write(tmp_path, values, form))

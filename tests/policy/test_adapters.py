@@ -72,8 +72,7 @@ def save_adapter(base, folder, **settings):
     defaults = {"r": 2, "lora_alpha": 4, "target_modules": "all-linear"}
     defaults["fan_in_fan_out"] = model.config.model_type == "gpt2"
     config = peft.LoraConfig(task_type="CAUSAL_LM", **{**defaults, **settings})
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), torch.no_grad():
         wrapped = peft.get_peft_model(model, config).eval()
         randomise_trained(one for one in wrapped.parameters() if one.requires_grad)
         wrapped.save_pretrained(folder)

@@ -107,8 +107,7 @@ def encoder(_):
 def prompted(model):
     peft = pytest.importorskip("peft", reason="adapters need the extra lora")
     config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return peft.get_peft_model(model, config)
 
 
