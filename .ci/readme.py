@@ -53,12 +53,8 @@ prompts = [json.loads(line) for line in open("my-prompts.jsonl")]
 reward = "integer"
 """
 
-# What `mse-lab demo` proposes for its run.
-OF_THE_DEMO = (
-    "mse-lab advise demo",
-    "mse-lab report demo",
-    "mse-lab claims demo",
-)
+# What `mse-lab demo` and the pages propose for its run.
+OF_THE_DEMO = ("mse-lab advise demo", "mse-lab report demo", "mse-lab claims demo")
 
 # How a line of a page begins that is typed.
 COMMAND = re.compile(r"(?:\$ )?((?:pip|mse-lab|python|make) .*)")
@@ -74,8 +70,12 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def commands(code: str) -> list[str]:
-    """List what is typed in a block, without its comments and what is printed."""
-    lines = (re.sub(r"\s+#.*", "", line).strip() for line in code.splitlines())
+    """List what is typed in a block, without its comments and what is printed.
+
+    Where lines begin with a prompt, only these are typed.
+    """
+    lines = [re.sub(r"\s+#.*", "", line).strip() for line in code.splitlines()]
+    lines = [line for line in lines if line.startswith("$ ")] or lines
     typed = [match[1] for line in lines if (match := COMMAND.match(line))]
     return [shorten(line) for line in typed if shorten(line)]
 

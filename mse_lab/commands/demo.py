@@ -16,9 +16,8 @@ NEXT = f"""\
 That was tiny/base, a small checkpoint that comes with mse_lab, on 60 prompts.
   {COMMAND_PREFIX} advise {RUN}           the rest of this answer
   {COMMAND_PREFIX} report {RUN}           a page of it, in results/{RUN}
-  {COMMAND_PREFIX} claims {RUN}           the paper's statements
   {COMMAND_PREFIX} rollouts FOLDER       your logs (TRL, verl, others); no model
-Your model, after {install("measure")} of mse_lab:
+Your model, after {install("measure")}:
   {COMMAND_PREFIX} init MODEL PROMPTS    writes a probe, MODEL.yaml
   {COMMAND_PREFIX} advise MODEL.yaml     measures it until the answer is known
 """
