@@ -68,8 +68,6 @@ def own_modules_forgotten(tmp_path_factory):
     """A module that one test wrote is not what another test of its process imports."""
     before = {*sys.modules}
     yield
-    if len(sys.modules) == len(before):
-        return
     folder = str(tmp_path_factory.getbasetemp())
     for name in {*sys.modules} - before:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(folder):
@@ -114,9 +112,8 @@ def write_probe(tmp_path, checkpoint):
         larger = {"pool": {"reference": 64, "replicate": 32}, "group_sizes": [2, 4, 8]}
         larger["interval"] = {"resamples": 200}
         path = tmp_path / f"{name}.yaml"
-        path.write_text(
-            yaml.safe_dump(small_probe(checkpoint, prompts, **(larger | changes)))
-        )
+        probe = small_probe(checkpoint, prompts, **(larger | changes))
+        path.write_text(yaml.safe_dump(probe))
         return path
 
     return write
@@ -144,9 +141,8 @@ def refused(tmp_path, capsys):
         capsys.readouterr()
         assert run_mse.main([*map(str, words)]) == 2
         printed = capsys.readouterr().err.splitlines()
-        lines = [line for line in printed if line.startswith("run_mse.py: ")]
-        assert len(lines) == 1
+        [line] = [line for line in printed if line.startswith("run_mse.py: ")]
         assert "Traceback" not in "".join(printed)
-        return lines[0]
+        return line
 
     return attempt

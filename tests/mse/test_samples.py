@@ -80,14 +80,6 @@ def test_blocks_of_a_prompt_are_not_biased():
     np.testing.assert_allclose(found, law_truth("grpo-std", 5), atol=1e-11)
 
 
-def test_learning_is_one_over_the_blocks():
-    """What learning b* costs falls as 1/n: a prompt of three equal blocks has a third."""
-    _, pool = list(enumerate_pools(BINARY, 8))[-20]
-    one, three = (Samples.of([blocks]).moments.learning for blocks in ([pool], [pool] * 3))
-    assert one > 0
-    assert three == pytest.approx(one / 3)
-
-
 def test_products_between_blocks_gain():
     """Two blocks' squared gradient varies less than half as much as that of one."""
 
@@ -104,10 +96,11 @@ def test_products_between_blocks_gain():
 
 
 def test_the_noise_of_blocks_is_that_of_one_over_their_number():
+    """So is what learning b* costs."""
     rng = np.random.default_rng(0)
     design = population(rng)
     [one] = choose(design, [np.argmax(design.moments().variance)]).sample(rng, 32)
-    blocks = Samples.of([(one, replace(one), replace(one))])
-    noise_P = Samples.of([one]).gradient_noise_P
-    assert noise_P > 0
-    np.testing.assert_allclose(blocks.gradient_noise_P, noise_P / 3)
+    alone, blocks = Samples.of([one]), Samples.of([(one, replace(one), replace(one))])
+    for noise in (lambda one: one.gradient_noise_P, lambda one: one.moments.learning):
+        assert noise(alone) > 0
+        np.testing.assert_allclose(noise(blocks), noise(alone) / 3)
