@@ -154,7 +154,7 @@ def pretrained_advice() -> Iterable[Row]:
             "rho": "{value:.2f} ({low:.2f} to {high:.2f})".format(**rho),
             "the line": f"{line:.2f}",
             "G*": "{value:.1f} ({low:.1f} to {high:.1f})".format(**best),
-            "best baseline in TRL, G >= 2": (
+            "`trainer`: best baseline, G >= 2": (
                 f"{trainer['alpha']:.2g} + {trainer['lam']:.2g} m, "
                 f"G = {trainer['group_size']}"
             ).replace("+ -", "- "),

@@ -246,7 +246,7 @@ def _about(advice: Advice) -> Iterator[str]:
     yield say_regime(advice)
     size = best_size(advice)
     more = f" (more than these {advice.prompts} prompts would bound it)"
-    begin = "G* is" if size == NOT_KNOWN else "Least error at G* ="
+    begin = "G* is" if size == NOT_KNOWN else "GRPO-type errs least at G* ="
     yield f"{begin} {size}{more if advice.unbounded else ''}."
     yield say_level(advice)
 

@@ -83,7 +83,7 @@ def ladder_part(advice: Advice) -> Part:
     says_m = any(row.lam for row in advice.ladder)
     heads = [M if says_m else "", "", *(["progress of a step"] if at else columns)]
     sentence = f"{unit[0].upper()}{unit[1:]} over yours ({advice.level:.0%} interval)"
-    sentence += ":" if at else ", and a step's progress:"
+    sentence += ":" if at else "; progress at N ="
     align = "<<" + ">" * (len(heads) - 2)
     return Part(sentences=[sentence], rows=rows, heads=heads, align=align)
 

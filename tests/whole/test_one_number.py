@@ -64,7 +64,7 @@ def test_c1_to_c3_and_the_best_group_size(doors):
     named = {"c1": advice.c1, "c2": advice.c2, "c3": advice.c3, "G*": advice.best}
     for name, one in named.items():
         assert f"{name} {with_interval(one)}" in row["sentence"]
-    assert f"Least error at G* = {with_interval(advice.best)}" in doors["page"]
+    assert f"GRPO-type errs least at G* = {with_interval(advice.best)}" in doors["page"]
 
 
 def test_paired_ratios(doors):
