@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -303,7 +304,7 @@ def premise_of_allocation() -> Iterable[Row]:
     for run in RUNS:
         prompts = read(f"{run}/prompts.csv").query("0 < value < 1 and trace_oracle > 0")
         bernoulli_P, variance_P = prompts.value * (1 - prompts.value), prompts.trace_oracle
-        correlation = np.corrcoef(np.log(bernoulli_P), np.log(variance_P))[0, 1]
+        line = stats.linregress(np.log(bernoulli_P), np.log(variance_P))
 
         def over_uniform(share_P: pd.Series, variance_P: pd.Series = variance_P) -> float:
             spent = share_P.sum() * (variance_P / share_P).sum()
@@ -312,7 +313,8 @@ def premise_of_allocation() -> Iterable[Row]:
         yield {
             "run": run,
             "prompts": f"{len(prompts)}/{len(read(f'{run}/prompts.csv'))}",
-            "R² of log T on log p(1-p)": f"{correlation**2:.2f}",
+            "log T on log p(1-p): R²": f"{line.rvalue**2:.2f}",
+            "slope": f"{line.slope:.2f}",
             "by the root of p(1-p)": f"{over_uniform(np.sqrt(bernoulli_P)):.2f}",
             "the best possible": f"{over_uniform(np.sqrt(variance_P)):.2f}",
         }

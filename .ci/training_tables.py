@@ -304,7 +304,7 @@ def trained_prompts() -> Iterable[Row]:
 def arms_together() -> Iterable[Row]:
     """Count the verdicts of the tiny model's arms; compare arms, a study a column."""
     studies = tiny_arms()
-    for words, rule in (("trained", RULE), ("held-out, own best", OWN_RULE)):
+    for words, rule in (("trained", RULE), ("held-out", THESE_RULE)):
         said = {one: [row[rule] for row in rows.values()] for one, rows in studies.items()}
         yield {HEAD: f"{words}: obey, refute, cannot tell", PREDICTED: "\u2013"} | {
             COLUMNS[study]: ", ".join(str(verdicts.count(one)) for one in SAID)
