@@ -19,7 +19,7 @@ That was tiny/base, a small checkpoint that comes with mse_lab, on 60 prompts.
   {COMMAND_PREFIX} rollouts FOLDER       your logs (TRL, verl, others); no model
 Your model, after {install("measure")}:
   {COMMAND_PREFIX} init MODEL PROMPTS    writes a probe, MODEL.yaml
-  {COMMAND_PREFIX} advise MODEL.yaml     measures it until the answer is known
+  {COMMAND_PREFIX} advise MODEL.yaml     measures it, by at most 8,192 completions
 """
 
 
