@@ -298,11 +298,11 @@ def cover_of_advice() -> Iterable[Row]:
 def premise_of_allocation() -> Iterable[Row]:
     """Hold each prompt's gradient variance against p(1-p), which allocations take it for.
 
-    Of prompts with 0 < p < 1 and a positive estimate of T = tr Sigma_oracle, completions in
+    Of prompts with 0 < p < 1 and an estimate of T = tr Sigma_oracle above rounding, completions in
     proportion to r_x give a variance of (sum r) (sum T/r), over P sum T if all have alike.
     """
     for run in RUNS:
-        prompts = read(f"{run}/prompts.csv").query("0 < value < 1 and trace_oracle > 0")
+        prompts = read(f"{run}/prompts.csv").query("0 < value < 1 and trace_oracle > 1e-9")
         bernoulli_P, variance_P = prompts.value * (1 - prompts.value), prompts.trace_oracle
         line = stats.linregress(np.log(bernoulli_P), np.log(variance_P))
 

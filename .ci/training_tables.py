@@ -370,14 +370,13 @@ def at_one_rate(study: str, arms: Sequence[tuple[str, int]], kind: str) -> Itera
     """Compare the first arm's gains with the other's, both at the other's best rate."""
     runs = pd.concat([read(f"{part}/runs.csv") for part in parts_of(study)])
     last = steps_of(study)[-1]
-    runs["trained"] = runs[f"step_{last}"] - runs["step_0"]
     runs["gain"] = runs[f"{kind}_{last}"] - runs[f"{kind}_0"]
     runs = runs.drop_duplicates([*KEYS, "step_size", "seed"])
     of = dict(iter(runs.groupby(KEYS)))
     if not {*arms} <= {*of}:
         return
     mine, other = (of[arm] for arm in arms)
-    best = other.groupby("step_size").trained.mean().idxmax()
+    best = other.groupby("step_size").gain.mean().idxmax()
     theirs = other[other.step_size == best]
     pairs = mine.merge(theirs, on=["step_size", "seed", "optimiser"])
     if len(pairs):
