@@ -298,8 +298,9 @@ def cover_of_advice() -> Iterable[Row]:
 def premise_of_allocation() -> Iterable[Row]:
     """Hold each prompt's gradient variance against p(1-p), which allocations take it for.
 
-    Of prompts with 0 < p < 1 and an estimate of T = tr Sigma_oracle above rounding, completions in
-    proportion to r_x give a variance of (sum r) (sum T/r), over P sum T if all have alike.
+    Of prompts with 0 < p < 1 and an estimate of T = tr Sigma_oracle above rounding.
+    Completions in proportion to r_x give a variance of (sum r) (sum T/r), over P sum T if
+    all have alike.
     """
     for run in RUNS:
         prompts = read(f"{run}/prompts.csv").query("0 < value < 1 and trace_oracle > 1e-9")
