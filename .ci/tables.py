@@ -20,7 +20,8 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import training_tables  # noqa: F401 (its tables are kept by their names)
+import rate_tables  # noqa: F401 (tables are kept by their names)
+import training_tables  # noqa: F401
 from table_cells import RESULTS, ROOT, TABLES, Row, interval, read, table
 
 from mse_lab.answers.statements import judge_runs

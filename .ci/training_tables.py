@@ -1,8 +1,7 @@
 """The tables of trainings, for `tables.py`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -155,7 +154,9 @@ LATER: dict[str, list[str]] = {
     for study in ("tiny-sgd", "tiny-sgd-48", "tiny-sgd-256", "tiny-256", "tiny-256-48")
 } | {"tiny-48": ["tiny-48-rest", "tiny-48-last"]}
 
-BASE = ("grpo", 8)  # RLOO, the paper's GRPO-type, at TRL's group size.
+Key = tuple[str, int]  # An arm's estimator and G.
+BASE: Key = ("grpo", 8)  # RLOO, the paper's GRPO-type, at TRL's group size.
+CONSTANT, AFFINE, TRLS = ("constant", 1), ("affine-2", 2), ("yours", 8)
 AGAIN = "constant-clipped"  # Its gains are the constant's: no gradient was clipped.
 
 
@@ -225,34 +226,36 @@ MODEL = "model, optimiser, N"
 HEAD, PREDICTED = "arm", "predicted, N = 64; 256"
 
 
-def over(judged: Mapping[Arm, Judged], name: str, other: str) -> str:
-    """Give the gain of an arm without a group over another's; of TRL's defaults at 8."""
-    sizes = (1, 8 if other == "yours" else 1)
-    found = [
-        one.gains
-        for wanted, size in zip((name, other), sizes, strict=True)
-        for arm, one in judged.items()
-        if (arm.estimator, arm.group_size) == (wanted, size)
-    ]
-    if len(found) < 2:
+def over(judged: Mapping[Arm, Judged], mine: Key, other: Key) -> str:
+    """Give the gain of an arm over another's."""
+    gains = {(arm.estimator, arm.group_size): one.gains for arm, one in judged.items()}
+    if not {mine, other} <= {*gains}:
         return "\u2013"
-    return "{:.2f} ({:.2f} to {:.2f})".format(*ratio_over_seeds(*found))
+    return "{:.2f} ({:.2f} to {:.2f})".format(*ratio_over_seeds(gains[mine], gains[other]))
 
 
-def over_arms(studies: Mapping[str, Mapping[Arm, Judged]]) -> Iterable[Row]:
-    """Give the power of 1 + E by which gains fall, and arms without groups in pairs."""
-    for words, kind in (("trained", "step"), ("held-out, these rates", "unseen")):
-        yield {HEAD: f"power, {words}", PREDICTED: "-1; -1"} | {
-            COLUMNS[one]: power_of_study(one, judged_of(one, kind)) for one in studies
-        }
-    predicted = []
-    for study in ("tiny", "tiny-256"):
-        table = read(f"training-baseline-{study}/prediction.csv").query("group_size == 1")
-        ratios = table.set_index("estimator").predicted_gain_ratio
-        predicted.append(f"{ratios.vanilla / ratios.constant:.2f}")
-    yield {HEAD: "vanilla, over the constant", PREDICTED: "; ".join(predicted)} | {
-        COLUMNS[study]: over(arms, "vanilla", "constant") for study, arms in studies.items()
+def over_arms(studies: Iterable[str]) -> Iterable[Row]:
+    """Give the power of 1 + E by which gains fall, and arms in pairs."""
+    kinds = {"trained": "step", "held-out": "unseen"}
+    judged = {
+        words: {study: judged_of(study, kind) for study in studies}
+        for words, kind in kinds.items()
     }
+    for words, arms in judged.items():
+        yield {HEAD: f"power, {words}", PREDICTED: "-1; -1"} | {
+            COLUMNS[study]: power_of_study(study, one) for study, one in arms.items()
+        }
+    pairs = {"vanilla, over the constant": (("vanilla", 1), CONSTANT, "trained")}
+    pairs |= {f"affine, 2, over TRL's, {words}": (AFFINE, TRLS, words) for words in kinds}
+    for head, (mine, other, words) in pairs.items():
+        predicted = []
+        for study in ("tiny", "tiny-256"):
+            table = read(f"training-baseline-{study}/prediction.csv").set_index(KEYS)
+            ratios = table.predicted_gain_ratio
+            predicted.append(f"{ratios[mine] / ratios[other]:.2f}")
+        yield {HEAD: head, PREDICTED: "; ".join(predicted)} | {
+            COLUMNS[study]: over(one, mine, other) for study, one in judged[words].items()
+        }
 
 
 def in_epochs(studies: Iterable[str]) -> Row:
@@ -310,7 +313,7 @@ def arms_together() -> Iterable[Row]:
             COLUMNS[study]: ", ".join(str(verdicts.count(one)) for one in SAID)
             for study, verdicts in said.items()
         }
-    yield from over_arms({study: judged_of(study) for study in studies})
+    yield from over_arms(studies)
     yield in_epochs(studies)
 
 
@@ -362,57 +365,8 @@ def trained_pretrained() -> Iterable[Row]:
                 AT_OWN: found[AT_OWN],
                 RULE: found[RULE],
                 "held-out, by it; at own best": f"{found[THESE_RULE]}; {found[OWN_RULE]}",
-                "trained, over TRL's defaults": over(judged_of(study), "constant", "yours"),
+                "trained, over TRL's defaults": over(judged_of(study), CONSTANT, TRLS),
             }
-
-
-def at_one_rate(study: str, arms: Sequence[tuple[str, int]], kind: str) -> Iterable[Row]:
-    """Compare the first arm's gains with the other's, both at the other's best rate."""
-    runs = pd.concat([read(f"{part}/runs.csv") for part in parts_of(study)])
-    last = steps_of(study)[-1]
-    runs["gain"] = runs[f"{kind}_{last}"] - runs[f"{kind}_0"]
-    runs = runs.drop_duplicates([*KEYS, "step_size", "seed"])
-    of = dict(iter(runs.groupby(KEYS)))
-    if not {*arms} <= {*of}:
-        return
-    mine, other = (of[arm] for arm in arms)
-    best = other.groupby("step_size").gain.mean().idxmax()
-    theirs = other[other.step_size == best]
-    pairs = mine.merge(theirs, on=["step_size", "seed", "optimiser"])
-    if len(pairs):
-        apart = stats.ttest_rel(pairs.gain_x, pairs.gain_y)
-        yield {
-            "optimiser": pairs.optimiser[0],
-            "more": apart.statistic > 0 and apart.pvalue < 0.05,
-            "times": pairs.gain_x.mean() / pairs.gain_y.mean(),
-        }
-
-
-@table
-def gains_at_one_rate() -> Iterable[Row]:
-    """Compare fitted baselines with groups of 8, at the rate that is best for these."""
-    constant, affine, theirs = ("constant", 1), ("affine-2", 2), ("yours", 8)
-    compared = {
-        ("best, G = 1", "RLOO, 8"): (constant, BASE),
-        ("trainer, G = 2", "RLOO, 8"): (affine, BASE),
-        ("trainer, G = 2", "TRL's, 8"): (affine, theirs),
-    }
-    kinds = {"trained": "step", "held-out": "unseen"}
-    for ((mine, other), arms), (words, kind) in product(compared.items(), kinds.items()):
-        found = pd.DataFrame(
-            [row for study in STUDIES for row in at_one_rate(study, arms, kind)]
-        )
-        row = {"gain of": mine, "over": other, "prompts": words}
-        for name, head in (("adamw", "AdamW"), ("sgd", "SGD")):
-            some = found[found.optimiser == name]
-            times = some.times
-            row[f"{head} (median); significant"] = (
-                f"{times.min():.2f} to {times.max():.2f} ({times.median():.2f}); "
-                f"{some.more.sum()} of {len(some)}"
-                if len(some)
-                else "\u2013"
-            )
-        yield row
 
 
 @table
