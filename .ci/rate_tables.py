@@ -20,7 +20,6 @@ from training_tables import (
     steps_of,
 )
 
-
 OPTIMISERS = {"adamw": "AdamW", "sgd": "SGD"}
 
 
